@@ -1,0 +1,321 @@
+//! A job's configuration, checked once (Java: `JobConfiguration`; manual: "Job configuration").
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+
+use crate::cron::{Cron, ZoneText, parse_zone};
+use crate::limits::{ITEMS_MAX, JOB_NAME_CHARS_MAX};
+use crate::shard;
+use crate::wire::JobDocument;
+
+/// Looks a zone up by its IANA name, or gives the host's zone for `None`. This crate looks nothing up itself.
+pub type ZoneLookup = dyn Fn(Option<&str>) -> Option<TimeZone> + Send + Sync;
+
+/// A checked configuration. Durations are durations, a zone is a zone; names that the manual leaves to plug-ins
+/// (strategy, handlers, listeners) are checked by the runtime, which knows the plug-ins.
+#[derive(Clone, Debug)]
+pub struct JobConfig {
+    /// The job's name: one path segment, unique in its namespace.
+    pub name: String,
+    /// When it fires; `None` for a one-off job.
+    pub cron: Option<Cron>,
+    /// The zone of `cron`; the host's by default.
+    pub time_zone: TimeZone,
+    /// The text of `timeZone`, empty by default.
+    pub time_zone_text: String,
+    /// Into how many items it is cut; 1 to [`ITEMS_MAX`], required.
+    pub sharding_total_count: u32,
+    /// `0=a,1=b`: a parameter per item; none by default.
+    pub sharding_item_parameters: ItemParameters,
+    /// A parameter for all items; empty by default.
+    pub job_parameter: String,
+    /// Whether a running item is marked in the registry, which keeps it from running twice; true by default.
+    pub monitor_execution: bool,
+    /// Whether others run again what a dead instance was running; false by default, needs `monitor_execution`.
+    pub failover: bool,
+    /// Whether a firing that could not begin in time is caught up once; true by default.
+    pub misfire: bool,
+    /// The largest difference to the registry's clock; `None` (-1) by default: not checked.
+    pub max_time_diff: Option<Duration>,
+    /// How often the picture of the registry is read anew; 10 minutes by default, `None` for 0: never.
+    pub reconcile_interval: Option<Duration>,
+    /// The sharding strategy's name; `AVG_ALLOCATION` by default.
+    pub sharding_strategy: String,
+    /// The thread pool: `CPU` (two threads a processor, the default) or `SINGLE_THREAD`, or a custom one's name.
+    pub thread_pool: String,
+    /// What is done with the failure of an item; `LOG` by default.
+    pub error_handler: String,
+    /// The listeners' names, in the order in which they are called.
+    pub listeners: Vec<String>,
+    /// Free text.
+    pub description: String,
+    /// Properties of the job type, the handlers, and our own extensions (keys under `elasticjob.`).
+    pub props: BTreeMap<String, String>,
+    /// Whether a start registers its server as disabled; false by default.
+    pub disabled: bool,
+    /// Whether a start replaces the stored configuration; false by default: the stored one wins.
+    pub overwrite: bool,
+    /// Free text that Java keeps and does not use.
+    pub label: Option<String>,
+    /// Whether items stay with their owner after the first assignment; false by default.
+    pub static_sharding: bool,
+}
+
+/// One fault of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{key}`: `{value}` is wrong: {expected}")]
+pub struct ConfigError {
+    /// The key, as Java names it.
+    pub key: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What was expected.
+    pub expected: String,
+}
+
+impl JobConfig {
+    /// Checks a document.
+    ///
+    /// # Errors
+    ///
+    /// Every fault that it has: an empty or impossible name, a count out of range, a wrong cron or zone, malformed item
+    /// parameters, and bounds of the numbers.
+    pub fn check(document: &JobDocument, zones: &ZoneLookup) -> Result<JobConfig, Vec<ConfigError>> {
+        let mut faults = Vec::new();
+        check_name(&document.job_name, &mut faults);
+        let total = u32::try_from(document.sharding_total_count).ok().filter(|n| (1..=ITEMS_MAX).contains(n));
+        if total.is_none() {
+            let expected = format!("expected a whole number from 1 to {ITEMS_MAX}");
+            faults.push(fault("shardingTotalCount", document.sharding_total_count, expected));
+        }
+        let cron = match document.cron.as_deref() {
+            None | Some("") => None,
+            Some(text) => Cron::parse(text).map_err(|e| faults.push(fault("cron", text, e))).ok(),
+        };
+        let zone_text = document.time_zone.clone().unwrap_or_default();
+        let time_zone = zone(&zone_text, zones).map_err(|e| faults.push(fault("timeZone", &zone_text, e)));
+        let parameters = document.sharding_item_parameters.as_deref().unwrap_or_default();
+        let parameters = ItemParameters::parse(parameters)
+            .map_err(|e| faults.push(fault("shardingItemParameters", parameters, e)));
+        let max_time_diff = u64::try_from(document.max_time_diff_seconds).ok().map(Duration::from_secs);
+        let minutes = u64::try_from(document.reconcile_interval_minutes).unwrap_or_default();
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let (Some(total), Ok(time_zone), Ok(parameters)) = (total, time_zone, parameters) else { return Err(faults) };
+        let named = |text: &Option<String>, default: &str| {
+            text.clone().filter(|t| !t.is_empty()).unwrap_or_else(|| default.to_owned())
+        };
+        Ok(JobConfig {
+            name: document.job_name.clone(),
+            cron,
+            time_zone,
+            time_zone_text: zone_text,
+            sharding_total_count: total,
+            sharding_item_parameters: parameters,
+            job_parameter: document.job_parameter.clone().unwrap_or_default(),
+            monitor_execution: document.monitor_execution,
+            // Java checks this at each use: without marks nothing can be found to take over.
+            failover: document.failover && document.monitor_execution,
+            misfire: document.misfire,
+            max_time_diff,
+            reconcile_interval: (minutes > 0).then(|| Duration::from_secs(minutes * 60)),
+            sharding_strategy: named(&document.job_sharding_strategy_type, shard::DEFAULT),
+            thread_pool: named(&document.thread_pool, "CPU"),
+            error_handler: named(&document.job_error_handler_type, "LOG"),
+            listeners: document.job_listener_types.clone(),
+            description: document.description.clone().unwrap_or_default(),
+            props: document.props.clone(),
+            disabled: document.disabled,
+            overwrite: document.overwrite,
+            label: document.label.clone(),
+            static_sharding: document.static_sharding,
+        })
+    }
+
+    /// Faults that a start refuses although Java takes them, because they do not do what they say.
+    pub fn contradictions(document: &JobDocument) -> Vec<ConfigError> {
+        let mut faults = Vec::new();
+        if document.failover && !document.monitor_execution {
+            let expected = "it needs `monitorExecution: true`: what a dead instance was running is found by its marks";
+            faults.push(fault("failover", true, expected));
+        }
+        if document.max_time_diff_seconds < -1 {
+            let expected = "expected seconds, or -1 for no check";
+            faults.push(fault("maxTimeDiffSeconds", document.max_time_diff_seconds, expected));
+        }
+        if document.reconcile_interval_minutes < 0 {
+            let expected = "expected minutes, or 0 for never";
+            faults.push(fault("reconcileIntervalMinutes", document.reconcile_interval_minutes, expected));
+        }
+        if let (Ok(parameters), Ok(total)) = (
+            ItemParameters::parse(document.sharding_item_parameters.as_deref().unwrap_or_default()),
+            i64::try_from(document.sharding_total_count),
+        ) && let Some(item) = parameters.items().find(|i| !(0..total).contains(i))
+        {
+            let text = document.sharding_item_parameters.clone().unwrap_or_default();
+            let expected = format!("item {item} is not in 0 to {}", total - 1);
+            faults.push(fault("shardingItemParameters", text, expected));
+        }
+        faults
+    }
+}
+
+fn fault(key: &'static str, value: impl ToString, expected: impl ToString) -> ConfigError {
+    ConfigError { key, value: value.to_string(), expected: expected.to_string() }
+}
+
+fn check_name(name: &str, faults: &mut Vec<ConfigError>) {
+    let expected = if name.is_empty() {
+        "expected a name".to_owned()
+    } else if name.chars().count() > JOB_NAME_CHARS_MAX {
+        format!("expected at most {JOB_NAME_CHARS_MAX} characters")
+    } else if name.contains('/') || name == "." || name == ".." || name.chars().any(char::is_control) {
+        "expected one path segment: no `/`, no control characters, not `.` or `..`".to_owned()
+    } else if name.contains("@-@") {
+        "expected no `@-@`, which divides the parts of a task id".to_owned()
+    } else if name == "zookeeper" {
+        "that node is ZooKeeper's own".to_owned()
+    } else {
+        return;
+    };
+    faults.push(fault("jobName", name, expected));
+}
+
+fn zone(text: &str, zones: &ZoneLookup) -> Result<TimeZone, String> {
+    match parse_zone(text)? {
+        ZoneText::Host => zones(None).ok_or_else(|| "the host's time zone is not known; set one".to_owned()),
+        ZoneText::Fixed(zone) => Ok(zone),
+        ZoneText::Named(name) => zones(Some(&name)).ok_or_else(|| {
+            "expected GMT, GMT+8, GMT+08:00 or an IANA name such as Asia/Shanghai that this host knows".to_owned()
+        }),
+    }
+}
+
+/// The parameters of the items, `0=a,1=b` (Java: `ShardingItemParameters`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ItemParameters {
+    text: String,
+    parameters: Arc<BTreeMap<i64, String>>,
+}
+
+impl ItemParameters {
+    /// Reads the text; of equal keys the last one counts.
+    ///
+    /// # Errors
+    ///
+    /// The pair that is not `item=text`.
+    pub fn parse(text: &str) -> Result<ItemParameters, String> {
+        let mut parameters = BTreeMap::new();
+        let mut pairs: Vec<&str> = text.split(',').collect();
+        while pairs.last().is_some_and(|p| p.is_empty()) {
+            pairs.pop();
+        }
+        for pair in pairs {
+            let mut parts: Vec<&str> = pair.trim().split('=').collect();
+            while parts.len() > 1 && parts.last().is_some_and(|p| p.is_empty()) {
+                parts.pop();
+            }
+            let [key, value] = parts.as_slice() else {
+                return Err(format!("pair `{pair}`: expected item=text with no further `=` or `,`"));
+            };
+            let number: Result<i32, _> = key.trim().parse();
+            let number = number.map_err(|_| format!("pair `{pair}`: `{}` is not an item number", key.trim()))?;
+            parameters.insert(number.into(), value.trim().to_owned());
+        }
+        Ok(ItemParameters { text: text.to_owned(), parameters: Arc::new(parameters) })
+    }
+
+    /// The parameter of an item.
+    pub fn get(&self, item: u32) -> Option<&str> {
+        self.parameters.get(&i64::from(item)).map(String::as_str)
+    }
+
+    /// The text that it was read from.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn items(&self) -> impl Iterator<Item = i64> {
+        self.parameters.keys().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zones() -> Box<ZoneLookup> {
+        Box::new(|name| match name {
+            None => Some(TimeZone::UTC),
+            Some(name) => TimeZone::get(name).ok(),
+        })
+    }
+
+    #[test]
+    fn item_parameters_are_read_as_by_java() {
+        let path = format!("{}/tests/vectors/sharding_item_parameters.json", env!("CARGO_MANIFEST_DIR"));
+        let vectors: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(path).expect("vectors")).expect("JSON");
+        for case in vectors.as_array().expect("cases") {
+            let parsed = ItemParameters::parse(case["input"].as_str().unwrap_or_default());
+            let Some(map) = case["map"].as_object() else {
+                assert!(parsed.is_err(), "{case}");
+                continue;
+            };
+            let parsed = parsed.unwrap_or_else(|e| panic!("{case}: {e}"));
+            let expected: BTreeMap<i64, String> = map
+                .iter()
+                .map(|(k, v)| (k.parse().expect("number"), v.as_str().expect("text").to_owned()))
+                .collect();
+            assert_eq!(*parsed.parameters, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn every_fault_is_told_with_its_key_and_value() {
+        let mut document = JobDocument::new("a/b", 1);
+        document.sharding_total_count = 0;
+        document.cron = Some("0 0 0 * * *".into());
+        document.time_zone = Some("Mars/Base".into());
+        document.sharding_item_parameters = Some("0=A,x=B".into());
+        let faults = JobConfig::check(&document, &*zones()).expect_err("refused");
+        let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "`jobName`: `a/b` is wrong: expected one path segment: no `/`, no control characters, not `.` or `..`",
+                "`shardingTotalCount`: `0` is wrong: expected a whole number from 1 to 10000",
+                "`cron`: `0 0 0 * * *` is wrong: day-of-month `*` and day-of-week `*`: one of the two must be `?` and the other must not",
+                "`timeZone`: `Mars/Base` is wrong: expected GMT, GMT+8, GMT+08:00 or an IANA name such as Asia/Shanghai that this host knows",
+                "`shardingItemParameters`: `0=A,x=B` is wrong: pair `x=B`: `x` is not an item number",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_start_refuses_what_cannot_do_what_it_says() {
+        let mut document = JobDocument::new("a", 2);
+        document.failover = true;
+        document.monitor_execution = false;
+        document.sharding_item_parameters = Some("2=C".into());
+        let keys: Vec<&str> = JobConfig::contradictions(&document).iter().map(|f| f.key).collect();
+        assert_eq!(keys, ["failover", "shardingItemParameters"]);
+        assert!(!JobConfig::check(&document, &*zones()).expect("Java takes it").failover);
+    }
+
+    #[test]
+    fn the_defaults_are_the_manual_s() {
+        let config = JobConfig::check(&JobDocument::new("a", 1), &*zones()).expect("valid");
+        assert!(config.monitor_execution && config.misfire && !config.failover && !config.disabled);
+        assert_eq!(config.reconcile_interval, Some(Duration::from_secs(600)));
+        assert_eq!(config.max_time_diff, None);
+        assert_eq!(
+            (config.sharding_strategy.as_str(), config.thread_pool.as_str(), config.error_handler.as_str()),
+            ("AVG_ALLOCATION", "CPU", "LOG")
+        );
+    }
+}

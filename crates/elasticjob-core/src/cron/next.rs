@@ -1,0 +1,222 @@
+//! The search for the next fire time: in civil time, field by field, then placed on the time line.
+
+use std::collections::BTreeSet;
+
+use jiff::civil;
+use jiff::tz::{AmbiguousOffset, TimeZone};
+
+use super::{Cron, Days};
+use crate::limits::CRON_YEARS_AHEAD;
+use crate::time::Timestamp;
+
+const SATURDAY: i32 = 7;
+const SUNDAY: i32 = 1;
+
+pub(super) fn next(cron: &Cron, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    let after_seconds = after.0.div_euclid(1_000);
+    let mut civil = zone.to_datetime(jiff::Timestamp::from_second(after_seconds).ok()?);
+    let last_year = civil.year().checked_add(CRON_YEARS_AHEAD)?;
+    loop {
+        civil = next_civil(cron, civil, last_year)?;
+        let ambiguous = zone.to_ambiguous_timestamp(civil);
+        let offset = match ambiguous.offset() {
+            AmbiguousOffset::Unambiguous { offset } => offset,
+            AmbiguousOffset::Gap { .. } => continue,
+            AmbiguousOffset::Fold { after, .. } => after,
+        };
+        let fire = offset.to_timestamp(civil).ok()?;
+        if fire.as_second() > after_seconds {
+            return Some(Timestamp(fire.as_millisecond()));
+        }
+    }
+}
+
+/// A calendar whose fields may run over; they are carried when it is read.
+#[derive(Clone, Copy)]
+struct Calendar {
+    year: i32,
+    month: i32,
+    day: i32,
+    hour: i32,
+    minute: i32,
+    second: i32,
+}
+
+impl Calendar {
+    fn new(at: civil::DateTime) -> Calendar {
+        Calendar {
+            year: at.year().into(),
+            month: at.month().into(),
+            day: at.day().into(),
+            hour: at.hour().into(),
+            minute: at.minute().into(),
+            second: at.second().into(),
+        }
+    }
+
+    /// The moment, with every field carried over; `None` beyond the calendar.
+    fn resolve(self) -> Option<civil::DateTime> {
+        let month = self.month - 1;
+        let year = i16::try_from(self.year + month.div_euclid(12)).ok()?;
+        let first = civil::Date::new(year, i8::try_from(month.rem_euclid(12) + 1).ok()?, 1).ok()?;
+        let seconds = i64::from(self.hour) * 3_600 + i64::from(self.minute) * 60 + i64::from(self.second);
+        let days = i64::from(self.day - 1) + seconds.div_euclid(86_400);
+        let within = i32::try_from(seconds.rem_euclid(86_400)).ok()?;
+        let date = first.checked_add(jiff::Span::new().try_days(days).ok()?).ok()?;
+        let part = |value: i32| i8::try_from(value).ok();
+        Some(date.at(part(within / 3_600)?, part(within / 60 % 60)?, part(within % 60)?, 0))
+    }
+
+    fn carried(self) -> Option<Calendar> {
+        self.resolve().map(Calendar::new)
+    }
+
+    /// The start of a day.
+    fn day_of(year: i32, month: i32, day: i32) -> Calendar {
+        Calendar { year, month, day, hour: 0, minute: 0, second: 0 }
+    }
+
+    fn days_in_month(self) -> Option<i32> {
+        Some(Calendar::day_of(self.year, self.month, 1).resolve()?.date().days_in_month().into())
+    }
+
+    /// 1 = Sunday.
+    fn weekday(self) -> Option<i32> {
+        Some(i32::from(self.resolve()?.weekday().to_sunday_zero_offset()) + 1)
+    }
+}
+
+/// What a look at the days of a month says.
+enum Step {
+    /// The calendar's day fires.
+    Fires,
+    /// Go on from there.
+    GoTo(Calendar),
+}
+
+fn next_civil(cron: &Cron, after: civil::DateTime, last_year: i16) -> Option<civil::DateTime> {
+    let mut at = Calendar::new(after);
+    at.second += 1;
+    let earliest = at.resolve()?;
+    at = at.carried()?;
+    loop {
+        match at_or_after(&cron.seconds, at.second) {
+            Some(second) => at.second = second,
+            None => {
+                at.minute += 1;
+                at.second = *cron.seconds.first()?;
+                at = at.carried()?;
+            }
+        }
+        match at_or_after(&cron.minutes, at.minute) {
+            Some(minute) if minute == at.minute => {}
+            found => {
+                let hour = if found.is_some() { at.hour } else { at.hour + 1 };
+                at = Calendar { hour, minute: found.or(cron.minutes.first().copied())?, second: 0, ..at }.carried()?;
+                continue;
+            }
+        }
+        match at_or_after(&cron.hours, at.hour) {
+            Some(hour) if hour == at.hour => {}
+            found => {
+                let day = if found.is_some() { at.day } else { at.day + 1 };
+                let hour = found.or(cron.hours.first().copied())?;
+                at = Calendar { day, hour, minute: 0, second: 0, ..at }.carried()?;
+                continue;
+            }
+        }
+        if let Step::GoTo(next) = day_step(cron, at, earliest)? {
+            at = next.carried()?;
+            if at.year > i32::from(last_year) {
+                return None;
+            }
+            continue;
+        }
+        if at.year > i32::from(last_year) {
+            return None;
+        }
+        match at_or_after(&cron.months, at.month) {
+            Some(month) if month == at.month => {}
+            found => {
+                let year = if found.is_some() { at.year } else { at.year + 1 };
+                at = Calendar::day_of(year, found.or(cron.months.first().copied())?, 1);
+                continue;
+            }
+        }
+        match at_or_after(&cron.years, at.year)? {
+            year if year == at.year => return at.resolve(),
+            year => at = Calendar::day_of(year, 1, 1),
+        }
+    }
+}
+
+fn day_step(cron: &Cron, at: Calendar, earliest: civil::DateTime) -> Option<Step> {
+    let last = at.days_in_month()?;
+    let next_month = Calendar::day_of(at.year, at.month + 1, 1);
+    let on = |day: i32| Calendar::day_of(at.year, at.month, day);
+    let reach = |days: i32| if days == at.day { Step::Fires } else { Step::GoTo(on(days)) };
+    Some(match &cron.days {
+        Days::Dates(dates) => match at_or_after(dates, at.day) {
+            Some(day) if day <= last => reach(day),
+            _ => Step::GoTo(Calendar::day_of(at.year, at.month + 1, *dates.first()?)),
+        },
+        Days::LastDate { offset, weekday: false } => {
+            let day = last - offset;
+            if at.day > day { Step::GoTo(next_month) } else { reach(day) }
+        }
+        Days::LastDate { offset, weekday: true } => {
+            let day = nearest_weekday(on(last - offset), last)?;
+            if (Calendar { day, ..at }).resolve()? < earliest { Step::GoTo(next_month) } else { reach(day) }
+        }
+        Days::NearestWeekday(wanted) => {
+            let day = nearest_weekday(on(*wanted), last)?;
+            if (Calendar { day, ..at }).resolve()? < earliest {
+                Step::GoTo(Calendar::day_of(at.year, at.month + 1, *wanted))
+            } else {
+                reach(day)
+            }
+        }
+        Days::LastWeekday(wanted) => {
+            let mut day = at.day + days_until(at.weekday()?, *wanted);
+            if day > last {
+                return Some(Step::GoTo(next_month));
+            }
+            while day + 7 <= last {
+                day += 7;
+            }
+            reach(day)
+        }
+        Days::NthWeekday(wanted, nth) => {
+            let coming = at.day + days_until(at.weekday()?, *wanted);
+            let week = (coming + 6) / 7;
+            let day = coming + (nth - week) * 7;
+            if *nth < week || day > last { Step::GoTo(next_month) } else { reach(day) }
+        }
+        Days::Weekdays(days) => {
+            let today = at.weekday()?;
+            let wanted = at_or_after(days, today).or(days.first().copied())?;
+            let day = at.day + days_until(today, wanted);
+            if day > last { Step::GoTo(next_month) } else { reach(day) }
+        }
+    })
+}
+
+/// The weekday nearest to a date, within its month as `last` bounds it. Quartz lets a date run over its month.
+fn nearest_weekday(date: Calendar, last: i32) -> Option<i32> {
+    let day = date.day;
+    Some(match date.weekday()? {
+        SATURDAY if day == 1 => day + 2,
+        SATURDAY => day - 1,
+        SUNDAY if day == last => day - 2,
+        SUNDAY => day + 1,
+        _ => day,
+    })
+}
+
+fn days_until(today: i32, wanted: i32) -> i32 {
+    (wanted - today).rem_euclid(7)
+}
+
+fn at_or_after(set: &BTreeSet<i32>, value: i32) -> Option<i32> {
+    set.range(value..).next().copied()
+}

@@ -1,0 +1,73 @@
+//! Every bound of the system, each with its reason.
+
+use std::time::Duration;
+
+/// A node that vanished counts as gone only when it is still missing this long after: Java deletes and creates its
+/// instance node anew at each reconnect (decided from a measurement; see ARCHITECTURE.md, "Gone means gone").
+pub const SECOND_LOOK: Duration = Duration::from_millis(50);
+
+/// A leader node whose owner has no instance node is replaced after this long. Java elects before it registers, so a
+/// leader without an instance is legal for a moment.
+pub const LEADER_UNREGISTERED: Duration = Duration::from_secs(3);
+
+/// Time between our leader's `necessary` and the transaction that deletes it, so that executions that Java instances
+/// have begun are past their look at the assignment and show their `running` nodes.
+pub const RESHARD_SETTLE: Duration = Duration::from_millis(100);
+
+/// Our leader does not commit a resharding this shortly before a firing: a Java instance reads its assignment from a
+/// cache that lags behind. It commits right after the firing instead, for which `necessary` holds everybody.
+pub const RESHARD_GUARD: Duration = Duration::from_millis(100);
+
+/// How long after a firing our leader commits the resharding that it held back for it.
+pub const RESHARD_AFTER_FIRE: Duration = Duration::from_millis(20);
+
+/// A follower that waits for a resharding gives a firing up after this long. The firing is then a misfire.
+pub const SHARDING_WAIT: Duration = Duration::from_secs(10);
+
+/// An instance that a finished resharding left out asks for another one not before this: Java's followers poll
+/// `necessary` each 100 ms and lose the firing when it comes back at once.
+pub const LEFT_OUT_WAIT: Duration = Duration::from_millis(1_200);
+
+/// When some items of a run have ended and others have not, the ended ones are released together after this long.
+pub const END_GATHER: Duration = Duration::from_millis(100);
+
+/// Pause before a refused or failed registry step is tried again; doubled each time up to [`RETRY_MAX`].
+pub const RETRY_BASE: Duration = Duration::from_millis(50);
+
+/// Longest pause between two tries of one step.
+pub const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// The periodic scan that must find nothing to do when no event was lost. Also the bound in which marks that belong to
+/// nobody are cleared.
+pub const SWEEP_INTERVAL: Duration = Duration::from_secs(8);
+
+/// A firing that nobody began while its item changed hands is made up by the new owner when it is at most this old,
+/// counted on top of the session time-out.
+pub const HANDOVER_WINDOW: Duration = Duration::from_secs(10);
+
+/// Items of one job at the most. Java has no bound; a transaction of the registry has (1 MB).
+pub const ITEMS_MAX: u32 = 10_000;
+
+/// Items begun in one transaction; a run with more begins in parts, so that a request stays under half of ZooKeeper's
+/// `jute.maxbuffer` (1 MB) even with long job names.
+pub const ITEMS_PER_COMMIT: usize = 500;
+
+/// The largest `config` document that is read. ZooKeeper refuses nodes of more than 1 MB by default.
+pub const CONFIG_BYTES_MAX: usize = 512 * 1024;
+
+/// Longest job name. It is a path segment, a file name in logs and a column of 100 characters in Java's trace table.
+pub const JOB_NAME_CHARS_MAX: usize = 100;
+
+/// Years that the search for a next fire time looks ahead, as in Quartz (year field: up to now + 100).
+pub const CRON_YEARS_AHEAD: i16 = 100;
+
+/// A ledger entry further ahead than this was written by a clock that was off, and does not hold back its item.
+pub const LEDGER_AHEAD: Duration = Duration::from_secs(60);
+
+/// Our leader asks for a resharding not sooner than this after a firing: Java instances start their executions up to some
+/// 100 ms late (99 % within 40 ms when idle), and look at `necessary` first.
+pub const RESHARD_QUIET: Duration = Duration::from_millis(250);
+
+/// For this long after its resharding, a leader of ours that finds a further change reshards again without writing
+/// `necessary`, which Java's followers would miss.
+pub const RESHARD_DIRECT: Duration = Duration::from_secs(1);

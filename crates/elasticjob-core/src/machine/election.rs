@@ -1,0 +1,91 @@
+//! Who leads (Java: `LeaderService`, `ElectionListenerManager`). Elections happen only below the latch: a Java winner
+//! replaces whatever was created outside of it.
+
+use super::types::{Effects, Lead, Life, Purpose, Step};
+use super::{JobMachine, Note, StepResult};
+use crate::limits;
+use crate::time::Timestamp;
+use crate::tree::{Node, Op};
+use crate::view::ServerState;
+
+impl JobMachine {
+    /// Whether this very session leads. The text alone may be of a former life.
+    pub(super) fn is_leader(&self) -> bool {
+        let session = self.session_id();
+        self.view.leader.as_ref().is_some_and(|n| session != 0 && n.owner == session && n.is(self.id()))
+    }
+
+    /// Rule: has itself elected where nobody leads, or one who is gone.
+    pub(super) fn elect(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        if !self.is_available() || !self.needs_leader(now) {
+            if self.latch.as_ref().is_some_and(|l| l.purpose == Purpose::Election) {
+                self.release_latch(out);
+            }
+            return false;
+        }
+        if self.latch.is_none() {
+            self.ask_latch(Purpose::Election, out);
+            return false;
+        }
+        let Some(latch) = self.held_latch(Purpose::Election) else { return false };
+        let mut ops = vec![Op::delete(latch.clone())];
+        if let Some(node) = &self.view.leader {
+            ops.push(Op::Delete { path: self.path.leader_instance(), version: Some(node.version) });
+        }
+        ops.push(Op::ephemeral(self.path.leader_instance(), self.id()));
+        self.commit(Step::Elect { latch }, ops, out)
+    }
+
+    fn needs_leader(&mut self, now: Timestamp) -> bool {
+        let Some(node) = &self.view.leader else {
+            self.leader_odd_since = None;
+            return true;
+        };
+        let id = node.text();
+        if id == self.id() {
+            self.leader_odd_since = None;
+            return node.owner != self.session_id();
+        }
+        if self.view.is_live(&id) {
+            self.leader_odd_since = None;
+            return false;
+        }
+        let since = *self.leader_odd_since.get_or_insert(now);
+        now >= since + limits::LEADER_UNREGISTERED
+    }
+
+    pub(super) fn elect_done(&mut self, now: Timestamp, latch: &str, result: StepResult, out: &mut Effects) {
+        match result {
+            StepResult::Committed { zxid } => {
+                self.latch = None; // its node went with the transaction
+                self.view.leader = Some(Node::new(self.id(), zxid, self.session_id(), now));
+                self.leader_odd_since = None;
+                self.lead = Lead::default();
+                out.note(Note::Elected);
+            }
+            StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
+                debug_assert!(self.latch.as_ref().is_none_or(|l| l.node.as_deref() == Some(latch)));
+                self.release_latch(out);
+                self.look_again(now, out);
+            }
+        }
+    }
+
+    /// Rule: a leader whose server is disabled gives up.
+    pub(super) fn abdicate(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+        let server = self.view.server(&self.setup.identity.server_ip);
+        if self.life != Life::Joined || !self.is_leader() || server != Some(ServerState::Disabled) {
+            return false;
+        }
+        let ops = vec![Op::delete(self.path.leader_instance())];
+        self.commit(Step::Abdicate, ops, out)
+    }
+
+    pub(super) fn abdicate_done(&mut self, result: StepResult, out: &mut Effects) {
+        if matches!(result, StepResult::Committed { .. } | StepResult::Refused(_)) {
+            self.view.leader = None;
+            self.lead = Lead::default();
+            out.note(Note::Abdicated);
+        }
+    }
+}

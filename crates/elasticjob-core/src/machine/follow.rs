@@ -1,0 +1,237 @@
+//! Taking in what the leader assigned (Java: `ShardingService.getLocalShardingItems`).
+//!
+//! An item is ours only by a claim: an ephemeral child of `sharding/<i>/instance`, created after the node was seen to name
+//! us, and followed by another look. A Java leader deletes and creates that node, which takes the claim along; a leader of
+//! ours writes it, which raises its version. The begin checks both.
+
+use std::collections::BTreeMap;
+
+use super::types::{Effects, Item, Step};
+use super::{Effect, JobMachine, Note, StepResult};
+use crate::limits;
+use crate::path::JobPath;
+use crate::time::Timestamp;
+use crate::tree::{Node, Op, Reason};
+use crate::view::{Answer, Query};
+use crate::wire::Ledger;
+
+/// What is read of an item of ours after it was claimed.
+const QUERIES_PER_ITEM: usize = 4;
+
+impl JobMachine {
+    /// Whether firings wait: for a resharding, or for a look at what it brought.
+    pub(super) fn is_held(&self) -> bool {
+        self.follow.stale || self.view.necessary.is_some() || self.view.processing.is_some()
+    }
+
+    /// Rule: reads the assignment once a resharding is through.
+    pub(super) fn take_in(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        if self.follow.hold_until.is_some_and(|until| until <= now) {
+            self.give_up_waiting(out);
+        }
+        if !self.is_available() {
+            self.items.clear();
+            return false;
+        }
+        let Some(config) = self.config.clone() else { return false };
+        if !self.follow.stale || self.view.necessary.is_some() || self.view.processing.is_some() {
+            return false;
+        }
+        let queries = (0..config.sharding_total_count).map(|item| Query::Node(self.path.item_owner(item))).collect();
+        self.read(Step::ReadOwners, queries, out)
+    }
+
+    /// The firing that waits has waited for long enough.
+    fn give_up_waiting(&mut self, out: &mut Effects) {
+        self.follow.hold_until = None;
+        self.follow.trigger_held = false;
+        if let Some(due) = self.schedule.last_due.filter(|due| *due > self.schedule.floor && self.is_held()) {
+            self.schedule.floor = due;
+            out.note(Note::Skipped { due, reason: "the resharding did not end in time" });
+        }
+    }
+
+    pub(super) fn owners_read(&mut self, now: Timestamp, result: StepResult, out: &mut Effects) {
+        let StepResult::Answers(answers) = result else { return };
+        let owners: BTreeMap<u32, String> =
+            (0_u32..).zip(&answers).filter_map(|(item, a)| Some((item, a.node()?.text()))).collect();
+        let own: Vec<u32> = owners.iter().filter(|(_, id)| *id == self.id()).map(|(item, _)| *item).collect();
+        self.remember_owners(now, owners);
+        let session = self.session_id();
+        let mut ops: Vec<Op> =
+            own.iter().map(|i| Op::ephemeral(self.path.item_claim(*i, session), self.id())).collect();
+        let lost: Vec<u32> = self.items.keys().filter(|i| !own.contains(i)).copied().collect();
+        ops.extend(lost.iter().map(|i| Op::delete(self.path.item_claim(*i, session))));
+        let watched = lost.iter().flat_map(|i| [self.path.item_disabled(*i), self.path.item_failover(*i)]).collect();
+        self.unwatch(watched, out);
+        if ops.is_empty() {
+            self.settle_items(BTreeMap::new(), out);
+            return;
+        }
+        self.commit(Step::Claim { own, ops: ops.clone() }, ops, out);
+    }
+
+    /// Due times that the former owners cannot have begun, since they were gone.
+    fn remember_owners(&mut self, now: Timestamp, owners: BTreeMap<u32, String>) {
+        let gone_at = |owner: Option<&String>| owner.and_then(|o| self.gone.get(o)).copied();
+        let unsettled = self.follow.unsettled_since.unwrap_or(now);
+        self.follow.handover = owners
+            .keys()
+            .map(|item| {
+                let before = self.follow.owners.get(item);
+                let since = gone_at(before).map_or(unsettled, |gone| gone.min(unsettled));
+                (*item, (before.cloned(), since))
+            })
+            .collect();
+        self.follow.owners = owners;
+        self.follow.known = true;
+    }
+
+    pub(super) fn claim_done(
+        &mut self,
+        now: Timestamp,
+        mut own: Vec<u32>,
+        mut ops: Vec<Op>,
+        result: StepResult,
+        out: &mut Effects,
+    ) {
+        match result {
+            StepResult::Committed { .. } => {}
+            StepResult::Refused(refusal) => {
+                // A claim that stands already, or that went with its node, is as good; an owner node that is gone is not
+                // ours any more.
+                let op = ops.remove(refusal.op);
+                if refusal.reason == Reason::Missing && matches!(op, Op::Create { .. }) {
+                    own.retain(|item| self.path.item_claim(*item, self.session_id()) != op.path());
+                }
+                if !ops.is_empty() {
+                    self.commit(Step::Claim { own, ops: ops.clone() }, ops, out);
+                    return;
+                }
+            }
+            StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => return self.look_again(now, out),
+        }
+        if own.is_empty() {
+            self.settle_items(BTreeMap::new(), out);
+            return;
+        }
+        let watched = own.iter().flat_map(|i| [self.path.item_disabled(*i), self.path.item_failover(*i)]).collect();
+        self.watch(watched, out);
+        let queries = own.iter().flat_map(|item| item_queries(&self.path, *item)).collect();
+        self.read(Step::ReadOwn { own }, queries, out);
+    }
+
+    pub(super) fn own_read(&mut self, now: Timestamp, own: &[u32], result: StepResult, out: &mut Effects) {
+        let StepResult::Answers(answers) = result else { return };
+        let claim = format!("claim-{:016x}", self.session_id());
+        let mut items = BTreeMap::new();
+        for (item, answers) in own.iter().zip(answers.chunks(QUERIES_PER_ITEM)) {
+            let [owner, claims, node, marks] = answers else { continue };
+            let (Some(owner), Some(node)) = (owner.node(), node.node()) else { continue };
+            if owner.is(self.id()) && claims.children().contains(&claim) {
+                items.insert(*item, self.item(now, *item, owner, node, marks));
+            }
+        }
+        if items.len() < own.len() {
+            return self.unsettle(now); // it changed hands again: read it again
+        }
+        self.settle_items(items, out);
+    }
+
+    fn item(&self, now: Timestamp, number: u32, owner: &Node, node: &Node, marks: &Answer) -> Item {
+        let has = |mark: &str| marks.children().iter().any(|m| m == mark);
+        let before = self.items.get(&number);
+        let accounted = match before {
+            Some(before) => before.accounted,
+            None => self.accounted_at_handover(now, number, Ledger::parse(&node.data)),
+        };
+        let begun = Ledger::parse(&node.data).filter(|l| is_credible(l, now)).map(|l| l.due);
+        let misfire_node = has("misfire");
+        Item {
+            owner_version: owner.version,
+            ledger_version: node.version,
+            accounted: begun.map_or(accounted, |due| due.max(accounted)),
+            disabled: has("disabled"),
+            taken_by: has("failover").then(String::new),
+            misfire_node,
+            missed: before.and_then(|b| b.missed).or_else(|| misfire_node.then_some(now)),
+            triggered: before.is_some_and(|b| b.triggered) || self.follow.trigger_held,
+        }
+    }
+
+    /// Up to which due time somebody else answered for an item that is ours now.
+    ///
+    /// The ledger knows where the owner before was one of ours. A Java owner writes none: of it we know only that it held
+    /// its firings since the resharding began, and that it ran nothing after it was gone.
+    fn accounted_at_handover(&self, now: Timestamp, item: u32, ledger: Option<Ledger>) -> Timestamp {
+        let unsettled = self.follow.unsettled_since.unwrap_or(now);
+        let (before, since) = self.follow.handover.get(&item).cloned().unwrap_or((None, unsettled));
+        let timeout = self.session.map(|s| s.timeout).unwrap_or_default();
+        let window = now - (timeout + limits::HANDOVER_WINDOW);
+        let known = ledger.filter(|l| is_credible(l, now) && before.as_ref() == Some(&l.instance)).map(|l| l.due);
+        known.unwrap_or(since - std::time::Duration::from_millis(1)).max(window).max(self.schedule.floor)
+    }
+
+    /// The assignment is known: firings go on.
+    fn settle_items(&mut self, items: BTreeMap<u32, Item>, out: &mut Effects) {
+        let changed = !self.items.keys().eq(items.keys()) || !self.follow.told;
+        self.follow.told = true;
+        self.items = items;
+        self.follow.stale = false;
+        self.follow.unsettled_since = None;
+        if !self.items.is_empty() {
+            self.follow.trigger_held = false;
+        }
+        if !self.follow.trigger_held {
+            self.follow.hold_until = None;
+        }
+        self.blocked.retain(|item, _| self.items.contains_key(item));
+        if changed {
+            out.push(Effect::Note(Note::Assigned { items: self.owned() }));
+        }
+    }
+
+    /// Rule: asks a leader of another kind for the items that its resharding did not give us: Java loses a join that comes
+    /// while it reshards. Once per registration, and not at once (see [`limits::LEFT_OUT_WAIT`]).
+    pub(super) fn ask_for_items(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        let Some(at) = self.follow.ask_at.filter(|_| !self.follow.asked) else { return false };
+        if self.is_held() || !self.items.is_empty() || !self.is_available() || self.is_leader() {
+            self.follow.ask_at = Some(at.max(now + limits::LEFT_OUT_WAIT));
+            return false;
+        }
+        if now < at || self.view.leader.is_none() {
+            return false;
+        }
+        self.follow.asked = true;
+        let Some(wanted) = self.desired(now) else { return false };
+        if !wanted.values().any(|owner| owner == self.id()) {
+            return false;
+        }
+        let ops = vec![
+            Op::Ensure(self.path.leader()),
+            Op::Ensure(self.path.below("leader/sharding")),
+            Op::create(self.path.necessary(), ""),
+        ];
+        self.commit(Step::AskForItems, ops, out)
+    }
+
+    pub(super) fn asked_for_items(&mut self, result: StepResult, out: &mut Effects) {
+        if matches!(result, StepResult::Committed { .. }) {
+            out.note(Note::AskedForItems);
+        }
+    }
+}
+
+fn item_queries(path: &JobPath, item: u32) -> [Query; QUERIES_PER_ITEM] {
+    [
+        Query::Node(path.item_owner(item)),
+        Query::Children(path.item_owner(item)),
+        Query::Node(path.item(item)),
+        Query::Children(path.item(item)),
+    ]
+}
+
+/// A ledger from far ahead was written by a clock that was off.
+fn is_credible(ledger: &Ledger, now: Timestamp) -> bool {
+    ledger.due <= now + limits::LEDGER_AHEAD
+}

@@ -1,0 +1,284 @@
+//! The leader's work: dividing the items (Java: `ShardingService.shardingIfNecessary`).
+//!
+//! Java waits until nothing runs, deletes the owners one by one and creates the new ones. Here items that are running stay
+//! with their owner until their run ends, all others move at once, in one transaction that names no instance that is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::types::{Basis, Effects, Plan, Step, Survey};
+use super::{JobMachine, Note, StepResult};
+use crate::limits;
+use crate::path::parse_item;
+use crate::shard;
+use crate::time::Timestamp;
+use crate::tree::{Node, Op, Reason};
+use crate::view::{Answer, Query};
+
+/// Items whose nodes are written in one transaction; a larger job is resharded in parts while `necessary` holds everybody.
+const ITEMS_PER_PART: usize = 1_000;
+
+impl JobMachine {
+    /// Rule: divides the items anew where instances, count or strategy changed, or somebody asked for it.
+    pub(super) fn reshard(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        if !self.is_leader() || !self.is_available() {
+            self.lead = super::types::Lead::default();
+            return false;
+        }
+        let Some(basis) = self.basis() else { return false };
+        if basis.available.is_empty() || self.is_in_doubt(now) {
+            return false;
+        }
+        if !self.is_resharding_needed(now, &basis) {
+            self.lead.at = None;
+            return false;
+        }
+        let alone = self.view.instances.len() == 1;
+        let direct = alone || self.lead.direct_until.is_some_and(|until| now < until);
+        if self.view.necessary.is_none() && !direct {
+            return self.flag(now, out);
+        }
+        let at = self.lead.at.unwrap_or(if direct { now } else { now + limits::RESHARD_SETTLE });
+        let near = |due: Timestamp| due > at && due.since(at) < limits::RESHARD_GUARD;
+        let at = match self.schedule.next_due {
+            Some(due) if !alone && near(due) => due + limits::RESHARD_AFTER_FIRE,
+            _ => at,
+        };
+        self.lead.at = Some(at);
+        if now < at {
+            return false;
+        }
+        self.lead.at = None;
+        let mut queries = vec![Query::Children(self.path.sharding())];
+        for item in 0..basis.total {
+            queries.push(Query::Node(self.path.item_owner(item)));
+            queries.push(Query::Node(self.path.item_running(item)));
+        }
+        let survey = Survey { basis, queries: queries.clone(), answers: Vec::new() };
+        self.read(Step::Survey(Box::new(survey)), queries, out)
+    }
+
+    fn basis(&self) -> Option<Basis> {
+        let config = self.config.as_ref()?;
+        Some(Basis {
+            available: self.view.available(),
+            total: config.sharding_total_count,
+            strategy: config.sharding_strategy.clone(),
+        })
+    }
+
+    /// Whether an instance has just vanished: Java's come back at once after a reconnect.
+    fn is_in_doubt(&self, now: Timestamp) -> bool {
+        self.gone.values().any(|since| now < *since + limits::SECOND_LOOK)
+    }
+
+    fn is_resharding_needed(&mut self, now: Timestamp, basis: &Basis) -> bool {
+        if self.view.necessary.is_some() || self.view.processing.is_some() || self.lead.forced {
+            return true;
+        }
+        if let Some(old) = &self.lead.basis {
+            let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding);
+            return if fixed { old.total != basis.total } else { old != basis };
+        }
+        if self.follow.stale || !self.follow.known {
+            return false; // not known yet: the assignment is about to be read
+        }
+        // A new leader: is the assignment what it should be?
+        let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding) && !self.follow.owners.is_empty();
+        let complete = self.follow.owners.len() == basis.total as usize;
+        let as_wanted = if fixed { complete } else { self.desired(now).as_ref() == Some(&self.follow.owners) };
+        if as_wanted {
+            self.lead.basis = Some(basis.clone());
+        }
+        !as_wanted
+    }
+
+    /// Writes `necessary`, clear of the firings before and after, so that Java's executions see it at their start or not
+    /// at all.
+    fn flag(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        let quiet = self.schedule.last_due.map(|due| due + limits::RESHARD_QUIET).filter(|until| now < *until);
+        let close = self.schedule.next_due.filter(|due| due.since(now) < limits::RESHARD_QUIET);
+        if let Some(at) = quiet.or(close.map(|due| due + limits::RESHARD_QUIET)) {
+            self.lead.at = Some(at);
+            return false;
+        }
+        let ops = vec![
+            Op::Ensure(self.path.leader()),
+            Op::Ensure(self.path.below("leader/sharding")),
+            Op::exists(self.path.leader_instance()),
+            Op::create(self.path.necessary(), ""),
+        ];
+        self.lead.at = None;
+        self.commit(Step::Flag, ops, out)
+    }
+
+    pub(super) fn flag_done(&mut self, now: Timestamp, result: StepResult) {
+        if let StepResult::Committed { zxid } = result {
+            self.lead.at = Some(now + limits::RESHARD_SETTLE);
+            self.view.necessary.get_or_insert_with(|| Node::new("", zxid, 0, now));
+            self.follow.unsettled_since.get_or_insert(now);
+        }
+        // Refused: it stands there already, or the leadership is lost; the picture says so in a moment.
+        if matches!(result, StepResult::Refused(_)) {
+            self.pause(now);
+        }
+    }
+
+    /// The owners as the strategy wants them; `None` when it is unknown or its answer is unusable.
+    pub(super) fn desired(&self, now: Timestamp) -> Option<BTreeMap<u32, String>> {
+        let basis = self.basis()?;
+        let strategy = self.surroundings.strategies.iter().find(|s| s.name().eq_ignore_ascii_case(&basis.strategy))?;
+        let assignment = strategy.assign(&basis.available, self.path.job(), basis.total, now);
+        if !shard::is_complete(&assignment, &basis.available, basis.total) {
+            return None;
+        }
+        Some(assignment.into_iter().flat_map(|(id, items)| items.into_iter().map(move |i| (i, id.clone()))).collect())
+    }
+
+    pub(super) fn surveyed(&mut self, now: Timestamp, mut survey: Survey, result: StepResult, out: &mut Effects) {
+        let StepResult::Answers(answers) = result else { return };
+        survey.answers.extend(answers);
+        // Items beyond the count are deleted with all that is below them.
+        let excess: Vec<u32> = survey.answers[0].children().iter().filter_map(|n| parse_item(n)).collect();
+        let further: Vec<Query> = excess
+            .into_iter()
+            .filter(|item| *item >= survey.basis.total)
+            .flat_map(|i| {
+                [
+                    Query::Children(self.path.item(i)),
+                    Query::Children(self.path.item_owner(i)),
+                    Query::Node(self.path.item_running(i)),
+                ]
+            })
+            .filter(|query| !survey.queries.contains(query))
+            .collect();
+        if !further.is_empty() {
+            survey.queries.extend(further.iter().cloned());
+            self.read(Step::Survey(Box::new(survey)), further, out);
+            return;
+        }
+        let Some(desired) = self.desired(now) else { return self.bad_strategy(now, &survey.basis, out) };
+        let plan = self.plan(&survey, &desired);
+        self.commit_part(plan, out);
+    }
+
+    fn bad_strategy(&mut self, now: Timestamp, basis: &Basis, out: &mut Effects) {
+        let known = self.surroundings.strategies.iter().any(|s| s.name().eq_ignore_ascii_case(&basis.strategy));
+        let reason = if known { "gave an incomplete assignment" } else { "is not known here" };
+        out.note(Note::BadStrategy { name: basis.strategy.clone(), reason });
+        self.lead.at = Some(now + limits::RETRY_MAX);
+    }
+
+    fn plan(&self, survey: &Survey, desired: &BTreeMap<u32, String>) -> Plan {
+        let found: BTreeMap<&Query, &Answer> = survey.queries.iter().zip(&survey.answers).collect();
+        let node = |path: String| found.get(&Query::Node(path)).and_then(|a| a.node());
+        let children = |path: String| found.get(&Query::Children(path)).map(|a| a.children()).unwrap_or_default();
+        let existing: BTreeSet<u32> =
+            children(self.path.sharding()).iter().filter_map(|name| parse_item(name)).collect();
+        let runs_with = |item: u32, owner: &str| {
+            node(self.path.item_running(item)).is_some_and(|mark| mark.is(owner)) && self.view.is_live(owner)
+        };
+
+        let mut plan = Plan {
+            basis: survey.basis.clone(),
+            old: BTreeMap::new(),
+            new: BTreeMap::new(),
+            kept: BTreeSet::new(),
+            parts: Vec::new(),
+        };
+        let mut ops = vec![Op::Ensure(self.path.sharding())];
+        for (item, wanted) in desired {
+            let owner = node(self.path.item_owner(*item));
+            let mut new = wanted.clone();
+            if let Some(owner) = owner {
+                let old = owner.text();
+                if old != *wanted && survey.basis.available.contains(&old) && runs_with(*item, &old) {
+                    plan.kept.insert(*item);
+                    new.clone_from(&old);
+                }
+                plan.old.insert(*item, old);
+            }
+            if !existing.contains(item) {
+                ops.push(Op::Ensure(self.path.item(*item)));
+            }
+            let path = self.path.item_owner(*item);
+            match owner {
+                None => ops.push(Op::create(path, new.as_str())),
+                Some(owner) if owner.is(&new) => {}
+                Some(owner) => ops.push(Op::Set { path, data: new.clone().into(), version: Some(owner.version) }),
+            }
+            plan.new.insert(*item, new);
+        }
+        let owners: BTreeSet<&String> = plan.new.values().collect();
+        let mut guard: Vec<Op> = vec![Op::exists(self.path.leader_instance())];
+        if let Some(leader) = &self.view.leader {
+            guard[0] = Op::check(self.path.leader_instance(), leader.version);
+        }
+        guard.extend(self.view.config.as_ref().map(|n| Op::check(self.path.config(), n.version)));
+        guard.extend(owners.into_iter().map(|id| Op::exists(self.path.instance(id))));
+        for item in existing.iter().filter(|i| **i >= survey.basis.total) {
+            let runner = node(self.path.item_running(*item)).map(|mark| mark.text());
+            if runner.is_some_and(|id| self.view.is_live(&id)) {
+                plan.kept.insert(*item);
+                continue;
+            }
+            let below = |child: &String| format!("{}/{child}", self.path.item(*item));
+            let claims = children(self.path.item_owner(*item));
+            ops.extend(claims.iter().map(|c| Op::delete(format!("{}/{c}", self.path.item_owner(*item)))));
+            ops.extend(children(self.path.item(*item)).iter().map(|c| Op::delete(below(c))));
+            ops.push(Op::delete(self.path.item(*item)));
+        }
+        let mut last = Vec::new();
+        if self.view.necessary.is_some() {
+            last.push(Op::delete(self.path.necessary()));
+        }
+        // `processing` comes and goes in the same transaction: it tells our other instances to look at the assignment.
+        last.push(Op::Ensure(self.path.leader()));
+        last.push(Op::Ensure(self.path.below("leader/sharding")));
+        if self.view.processing.is_none() {
+            last.push(Op::ephemeral(self.path.processing(), ""));
+        }
+        last.push(Op::delete(self.path.processing()));
+        plan.parts = ops.chunks(ITEMS_PER_PART).map(<[Op]>::to_vec).collect();
+        if let Some(part) = plan.parts.last_mut() {
+            part.splice(0..0, guard);
+            part.extend(last);
+        }
+        plan.parts.reverse(); // taken from the end
+        plan
+    }
+
+    fn commit_part(&mut self, mut plan: Plan, out: &mut Effects) {
+        if let Some(ops) = plan.parts.pop() {
+            self.commit(Step::Reshard(Box::new(plan)), ops, out);
+        }
+    }
+
+    pub(super) fn resharded(&mut self, now: Timestamp, plan: Plan, result: StepResult, out: &mut Effects) {
+        match result {
+            StepResult::Committed { .. } if !plan.parts.is_empty() => self.commit_part(plan, out),
+            StepResult::Committed { .. } => {
+                self.view.necessary = None;
+                self.view.processing = None;
+                self.unsettle(now);
+                let watched = plan.kept.iter().map(|item| self.path.item_running(*item)).collect();
+                self.watch(watched, out);
+                let kept: Vec<u32> = plan.kept.iter().copied().collect();
+                self.lead.basis = Some(plan.basis);
+                self.lead.kept = plan.kept;
+                self.lead.forced = false;
+                self.lead.direct_until = Some(now + limits::RESHARD_DIRECT);
+                if plan.old != plan.new || !kept.is_empty() {
+                    out.note(Note::Resharded { old: plan.old, new: plan.new, kept });
+                }
+            }
+            StepResult::Refused(refusal) => {
+                // Something changed since the survey: look again at once, but not for ever at once.
+                self.failures += 1;
+                if self.failures > 3 || refusal.reason == Reason::Forbidden {
+                    self.look_again(now, out);
+                }
+            }
+            StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.look_again(now, out),
+        }
+    }
+}

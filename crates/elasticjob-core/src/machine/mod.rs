@@ -1,0 +1,402 @@
+//! The life of one job on one instance, as a pure machine: inputs in, effects out.
+//!
+//! Nothing here waits. What takes time (a commit, a read, a latch, a run) is an effect, and its end comes back as an
+//! input. At most one registry step of a job is under way; whenever it ends, or anything else happens, [`RULES`] are asked
+//! from the top which step comes next. The rules look at state only: a notification says when to think, never what.
+//!
+//! ```text
+//!   SessionBack          registered            Stop, or own instance node deleted
+//!  Waiting ------> Joining ------------> Joined ------------------> Leaving ----------> Left
+//!     ^               |                    |      runs end, or the deadline passes
+//!     +---------------+--------------------+
+//!                 SessionLost (items go on running; their marks are looked after on return)
+//! ```
+
+mod election;
+mod failover;
+mod follow;
+mod lead;
+mod note;
+mod run;
+mod session;
+mod startup;
+mod trigger;
+mod types;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub use note::Note;
+pub use types::{
+    Begun, Effect, Identity, Input, Run, RunId, RunItem, Setup, Source, StepId, StepResult, StopReason, Surroundings,
+};
+
+use crate::config::JobConfig;
+use crate::limits;
+use crate::path::JobPath;
+use crate::time::Timestamp;
+use crate::view::{JobView, ServerState};
+use types::{Busy, Effects, Follow, Item, Latch, Lead, Life, Purpose, Schedule, Session, Step};
+
+/// One job on one instance. See the module's documentation.
+#[derive(Debug)]
+pub struct JobMachine {
+    path: JobPath,
+    setup: Setup,
+    surroundings: Arc<Surroundings>,
+    life: Life,
+    session: Option<Session>,
+    last_session: Option<u64>,
+    /// Sessions that were ours before: their marks are ours too.
+    former_sessions: BTreeSet<u64>,
+    view: JobView,
+    config: Option<Arc<JobConfig>>,
+    config_read: Option<i64>,
+    schedule: Schedule,
+    follow: Follow,
+    lead: Lead,
+    /// The items that are ours by a claim.
+    items: BTreeMap<u32, Item>,
+    /// The items of dead instances that we took over and have not begun, with the version of their ledger and its due time.
+    taken: BTreeMap<u32, (i32, Timestamp)>,
+    /// What runs here, or is about to, or has ended and is still marked.
+    busy: BTreeMap<u32, Busy>,
+    /// Items whose `running` mark of somebody else refused a begin.
+    blocked: BTreeMap<u32, types::Blocked>,
+    /// Instances that vanished, and when we saw it.
+    gone: BTreeMap<String, Timestamp>,
+    /// Instances whose marks are still to be looked for.
+    bereaved: BTreeSet<String>,
+    /// Items that may be taken over.
+    orphans: BTreeSet<u32>,
+    /// Nodes `failover` of our items whose taker is not there, and since when.
+    takers_odd_since: BTreeMap<u32, Timestamp>,
+    leader_odd_since: Option<Timestamp>,
+    servers_dead_since: BTreeMap<String, Timestamp>,
+    step: Option<(StepId, Step)>,
+    latch: Option<Latch>,
+    last_id: u64,
+    begins: u64,
+    pause_until: Timestamp,
+    failures: u32,
+    reconcile_at: Option<Timestamp>,
+    watched: BTreeSet<String>,
+}
+
+/// Who goes first when several steps could be made: what is due before what keeps house.
+const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 19] = [
+    JobMachine::settle,
+    JobMachine::release,
+    JobMachine::begin,
+    JobMachine::leave,
+    JobMachine::join,
+    JobMachine::restore_server,
+    JobMachine::acknowledge_trigger,
+    JobMachine::take_in,
+    JobMachine::keep_marks,
+    JobMachine::release_late,
+    JobMachine::take_over,
+    JobMachine::find_orphans,
+    JobMachine::inspect_blocked,
+    JobMachine::mark_misfires,
+    JobMachine::abdicate,
+    JobMachine::elect,
+    JobMachine::reshard,
+    JobMachine::ask_for_items,
+    JobMachine::tidy,
+];
+
+impl JobMachine {
+    /// A machine that waits for a session.
+    pub fn new(setup: Setup, surroundings: Arc<Surroundings>) -> JobMachine {
+        JobMachine {
+            path: JobPath::new(&setup.document.job_name),
+            setup,
+            surroundings,
+            life: Life::Waiting,
+            session: None,
+            last_session: None,
+            former_sessions: BTreeSet::new(),
+            view: JobView::default(),
+            config: None,
+            config_read: None,
+            schedule: Schedule::default(),
+            follow: Follow::default(),
+            lead: Lead::default(),
+            items: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            busy: BTreeMap::new(),
+            blocked: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            bereaved: BTreeSet::new(),
+            orphans: BTreeSet::new(),
+            takers_odd_since: BTreeMap::new(),
+            leader_odd_since: None,
+            servers_dead_since: BTreeMap::new(),
+            step: None,
+            latch: None,
+            last_id: 0,
+            begins: 0,
+            pause_until: Timestamp(0),
+            failures: 0,
+            reconcile_at: None,
+            watched: BTreeSet::new(),
+        }
+    }
+
+    /// Takes one input in and says what is to be done. Never fails.
+    pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
+        let mut out = Effects::default();
+        match input {
+            Input::Woke => {}
+            Input::Changed(changes) => self.changed(now, changes, &mut out),
+            Input::SessionLost => self.session_lost(now, &mut out),
+            Input::SessionBack { session, timeout, view } => self.session_back(now, session, timeout, *view, &mut out),
+            Input::Reloaded(view) => self.reloaded(now, *view, &mut out),
+            Input::Done(id, result) => self.done(now, id, result, &mut out),
+            Input::Latched(id, node) => self.latched(id, node),
+            Input::ItemEnded { run, item, failed } => self.item_ended(now, run, item, failed, &mut out),
+            Input::Stop { deadline } => self.stop(deadline),
+            Input::ClockChecked(difference) => self.clock_checked(difference, &mut out),
+        }
+        self.advance(now, &mut out);
+        out.0
+    }
+
+    /// When to call [`JobMachine::handle`] with [`Input::Woke`] at the latest.
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        if self.life == Life::Left {
+            return None;
+        }
+        let mut times: Vec<Timestamp> = Vec::with_capacity(8);
+        times.extend(self.schedule.next_due);
+        if let Life::Leaving { deadline } = self.life {
+            times.push(deadline);
+        }
+        if self.session.is_some() {
+            times.extend(self.reconcile_at);
+            if self.step.is_none() {
+                // The rules are asked again when the pause is over, and when one of their own times comes.
+                let rules = [
+                    self.release_at(),
+                    self.follow.wake_at(),
+                    self.lead.wake_at(),
+                    self.second_look_at(),
+                    self.leader_odd_since.map(|t| t + limits::LEADER_UNREGISTERED),
+                    self.tidy_at(),
+                ];
+                times.extend(rules.into_iter().flatten().map(|t| t.max(self.pause_until)));
+                times.extend(Some(self.pause_until).filter(|until| *until > self.schedule.last_tick));
+            }
+        }
+        times.into_iter().min()
+    }
+
+    /// Whether the job has left the registry for good: nothing will happen any more.
+    pub fn is_left(&self) -> bool {
+        self.life == Life::Left
+    }
+
+    /// The configuration in force; `None` before the first one and while the stored one is broken.
+    pub fn config(&self) -> Option<&Arc<JobConfig>> {
+        self.config.as_ref()
+    }
+
+    /// Whether this instance is registered and its picture of the registry is in use.
+    pub fn is_joined(&self) -> bool {
+        self.life == Life::Joined && self.session.is_some()
+    }
+
+    /// Whether this instance leads the job.
+    pub fn leads(&self) -> bool {
+        self.is_leader()
+    }
+
+    /// The items that are ours at the moment.
+    pub fn owned(&self) -> Vec<u32> {
+        self.items.keys().copied().collect()
+    }
+
+    /// The job's paths.
+    pub fn path(&self) -> &JobPath {
+        &self.path
+    }
+
+    /// The next scheduled firing.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.schedule.next_due
+    }
+
+    fn advance(&mut self, now: Timestamp, out: &mut Effects) {
+        if self.life == Life::Left {
+            return;
+        }
+        self.tick(now, out);
+        if self.session.is_none() {
+            self.leave_offline(now, out);
+            return;
+        }
+        if now < self.pause_until {
+            return;
+        }
+        // One rule may settle something without a step of its own; the bound keeps a mistake from looping.
+        for _ in 0..4 {
+            if self.step.is_some() || self.life == Life::Left {
+                return;
+            }
+            if !RULES.iter().any(|rule| rule(self, now, out)) {
+                return;
+            }
+        }
+    }
+
+    fn done(&mut self, now: Timestamp, id: StepId, result: StepResult, out: &mut Effects) {
+        let Some((current, step)) = self.step.take() else { return };
+        if current != id {
+            self.step = Some((current, step));
+            return;
+        }
+        match &result {
+            StepResult::Failed | StepResult::Unknown => self.pause(now),
+            StepResult::Committed { .. } | StepResult::Answers(_) => self.failures = 0,
+            StepResult::Refused(_) => {}
+        }
+        match step {
+            Step::Join => self.join_done(now, result, out),
+            Step::Leave { ops } => self.leave_done(now, ops, result, out),
+            Step::Server | Step::Tidy => self.housekeeping_done(now, result, out),
+            Step::Elect { latch } => self.elect_done(now, &latch, result, out),
+            Step::Abdicate => self.abdicate_done(result, out),
+            Step::ReadOwners => self.owners_read(now, result, out),
+            Step::Claim { own, ops } => self.claim_done(now, own, ops, result, out),
+            Step::ReadOwn { own } => self.own_read(now, &own, result, out),
+            Step::Flag => self.flag_done(now, result),
+            Step::AskForItems => self.asked_for_items(result, out),
+            Step::Survey(survey) => self.surveyed(now, *survey, result, out),
+            Step::Reshard(plan) => self.resharded(now, *plan, result, out),
+            Step::Begin(plan) => self.begin_done(now, *plan, result, out),
+            Step::Settle { items } => self.settled(now, &items, result, out),
+            Step::Release { items, ops } => self.release_done(now, items, ops, result, out),
+            Step::ReadLate { item, latch } => self.late_read(now, item, &latch, result, out),
+            Step::ReleaseLate { item, latch } => self.late_released(item, &latch, result, out),
+            Step::Mark { items, ops } => self.marks_kept(now, items, ops, result),
+            Step::Misfire { items, ops } => self.misfires_marked(now, items, ops, result),
+            Step::Trigger => self.trigger_acknowledged(now, result),
+            Step::Inspect { item } => self.inspected(now, item, result, out),
+            Step::ClearMark { item, of } => self.mark_cleared(now, item, of, result, out),
+            Step::FindOrphans { items } => self.orphans_found(now, &items, result, out),
+            Step::ReadOrphan { item, latch } => self.orphan_read(now, item, latch, result, out),
+            Step::TakeOver { item, latch, ledger, dead } => {
+                self.taken_over(now, item, &latch, ledger, &dead, result, out);
+            }
+        }
+    }
+
+    fn changed(&mut self, now: Timestamp, changes: Vec<(String, Option<crate::tree::Node>)>, out: &mut Effects) {
+        if self.session.is_none() {
+            return; // the picture is read anew when the session is back
+        }
+        let path = self.path.clone();
+        for (at, node) in changes {
+            let place = path.place(&at);
+            self.before_change(now, place.as_ref(), node.as_ref());
+            self.view.apply(&path, &at, node.clone());
+            self.after_change(now, place.as_ref(), node.as_ref(), out);
+        }
+    }
+
+    /// Starts a registry step with a commit.
+    fn commit(&mut self, step: Step, ops: Vec<crate::tree::Op>, out: &mut Effects) -> bool {
+        let id = self.next_id();
+        self.step = Some((id, step));
+        out.push(Effect::Commit(id, ops));
+        true
+    }
+
+    /// Starts a registry step with a read.
+    fn read(&mut self, step: Step, queries: Vec<crate::view::Query>, out: &mut Effects) -> bool {
+        let id = self.next_id();
+        self.step = Some((id, step));
+        out.push(Effect::Read(id, queries));
+        true
+    }
+
+    fn next_id(&mut self) -> StepId {
+        self.last_id += 1;
+        StepId(self.last_id)
+    }
+
+    /// Asks for a latch; the answer is kept in `self.latch` until a rule uses it.
+    fn ask_latch(&mut self, purpose: Purpose, out: &mut Effects) {
+        let path = match purpose {
+            Purpose::Election => self.path.election_latch(),
+            Purpose::TakeOver | Purpose::LateRelease => self.path.failover_latch(),
+        };
+        let id = self.next_id();
+        self.latch = Some(Latch { id, purpose, node: None });
+        out.push(Effect::Latch(id, path));
+    }
+
+    fn latched(&mut self, id: StepId, node: Option<String>) {
+        match (&mut self.latch, node) {
+            (Some(latch), Some(node)) if latch.id == id => latch.node = Some(node),
+            (Some(latch), None) if latch.id == id => self.latch = None,
+            _ => {}
+        }
+    }
+
+    /// The latch node, when it is held for that purpose.
+    fn held_latch(&mut self, purpose: Purpose) -> Option<String> {
+        match &self.latch {
+            Some(Latch { purpose: held, node: Some(node), .. }) if *held == purpose => Some(node.clone()),
+            _ => None,
+        }
+    }
+
+    fn release_latch(&mut self, out: &mut Effects) {
+        if let Some(latch) = self.latch.take() {
+            out.push(Effect::Unlatch(latch.id, latch.node));
+        }
+    }
+
+    fn pause(&mut self, now: Timestamp) {
+        let pause = limits::RETRY_BASE * 2_u32.saturating_pow(self.failures.min(10));
+        self.failures += 1;
+        self.pause_until = now + pause.min(limits::RETRY_MAX);
+    }
+
+    /// After a refusal that the next look at the registry must explain: read everything anew, a little later.
+    fn look_again(&mut self, now: Timestamp, out: &mut Effects) {
+        self.pause(now);
+        out.push(Effect::Reload);
+    }
+
+    fn id(&self) -> &str {
+        &self.setup.identity.id
+    }
+
+    fn session_id(&self) -> u64 {
+        self.session.map(|s| s.id).unwrap_or_default()
+    }
+
+    /// Whether this instance may own items and lead: registered, and its server enabled.
+    fn is_available(&self) -> bool {
+        self.life == Life::Joined
+            && self.view.is_live(self.id())
+            && self.view.server(&self.setup.identity.server_ip) == Some(ServerState::Enabled)
+    }
+
+    fn watch(&mut self, paths: Vec<String>, out: &mut Effects) {
+        let new: Vec<String> = paths.into_iter().filter(|p| self.watched.insert(p.clone())).collect();
+        if !new.is_empty() {
+            out.push(Effect::Watch(new));
+        }
+    }
+
+    fn unwatch(&mut self, paths: Vec<String>, out: &mut Effects) {
+        let old: Vec<String> = paths.into_iter().filter(|p| self.watched.remove(p)).collect();
+        if !old.is_empty() {
+            out.push(Effect::Unwatch(old));
+        }
+    }
+}

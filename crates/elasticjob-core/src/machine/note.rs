@@ -1,0 +1,168 @@
+//! What people are told: one line each, at the level that [`Note::level`] says.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use super::Source;
+use crate::time::Timestamp;
+
+/// Something that an operator may want to know.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "each variant's line is its documentation")]
+pub enum Note {
+    Joined { instance: String, next: Option<Timestamp> },
+    Left { instance: String },
+    KeptDisabled { server: String },
+    Elected,
+    Abdicated,
+    Resharded { old: BTreeMap<u32, String>, new: BTreeMap<u32, String>, kept: Vec<u32> },
+    Assigned { items: Vec<u32> },
+    AskedForItems,
+    Begun { source: Source, due: Timestamp, items: Vec<u32>, late: Duration },
+    Ended { items: Vec<u32>, failed: Vec<u32> },
+    Misfired { items: Vec<u32>, due: Timestamp },
+    Skipped { due: Timestamp, reason: &'static str },
+    Lost { items: Vec<u32>, due: Timestamp },
+    Blocked { item: u32, by: String },
+    ClearedMark { item: u32, of: String },
+    TakenOver { item: u32, from: String },
+    Triggered,
+    Rescheduled { cron: String, zone: String, next: Option<Timestamp> },
+    BadConfig { reason: String },
+    GoodConfig,
+    ShutDownByOperator,
+    ClockOff { difference: Duration, limit: Duration },
+    RemovedServer { server: String },
+    EnabledAgain,
+    BadStrategy { name: String, reason: &'static str },
+}
+
+/// How loud a note is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// For those who search a fault.
+    Debug,
+    /// The ordinary life of a job.
+    Info,
+    /// Something to look at.
+    Warn,
+    /// Something that keeps the job from running.
+    Error,
+}
+
+impl Note {
+    /// How loud it is.
+    pub fn level(&self) -> Level {
+        match self {
+            Note::Begun { .. } | Note::Ended { .. } => Level::Debug,
+            Note::Joined { .. }
+            | Note::Left { .. }
+            | Note::Elected
+            | Note::Abdicated
+            | Note::Resharded { .. }
+            | Note::Assigned { .. }
+            | Note::Triggered
+            | Note::Rescheduled { .. }
+            | Note::GoodConfig
+            | Note::RemovedServer { .. }
+            | Note::EnabledAgain => Level::Info,
+            Note::KeptDisabled { .. }
+            | Note::AskedForItems
+            | Note::Misfired { .. }
+            | Note::Skipped { .. }
+            | Note::Lost { .. }
+            | Note::Blocked { .. }
+            | Note::ClearedMark { .. }
+            | Note::TakenOver { .. }
+            | Note::ShutDownByOperator => Level::Warn,
+            Note::BadConfig { .. } | Note::ClockOff { .. } | Note::BadStrategy { .. } => Level::Error,
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::Joined { instance, next: Some(next) } => write!(f, "joined as {instance}, next firing {next}"),
+            Note::Joined { instance, next: None } => write!(f, "joined as {instance}, runs when triggered"),
+            Note::Left { instance } => write!(f, "{instance} left"),
+            Note::KeptDisabled { server } => {
+                write!(f, "server {server} is DISABLED in the registry and stays so: enable it to let it run items")
+            }
+            Note::Elected => write!(f, "elected leader"),
+            Note::Abdicated => write!(f, "gave up the leadership"),
+            Note::Resharded { old, new, kept } => {
+                write!(f, "resharded from {} to {}", Owners(old), Owners(new))?;
+                if !kept.is_empty() {
+                    write!(f, "; items {kept:?} stay with their owner until their run ends")?;
+                }
+                Ok(())
+            }
+            Note::Assigned { items } if items.is_empty() => write!(f, "has no items"),
+            Note::Assigned { items } => write!(f, "has items {items:?}"),
+            Note::AskedForItems => write!(f, "was left out of a resharding and asks for another"),
+            Note::Begun { source, due, items, late } => {
+                write!(f, "begins items {items:?} due {due} ({}), {} ms after it", source.word(), late.as_millis())
+            }
+            Note::Ended { items, failed } if failed.is_empty() => write!(f, "ended items {items:?}"),
+            Note::Ended { items, failed } => write!(f, "ended items {items:?}, of which {failed:?} failed"),
+            Note::Misfired { items, due } => {
+                write!(f, "misfire: items {items:?} could not begin at {due}; they are caught up once they can")
+            }
+            Note::Skipped { due, reason } => write!(f, "skips the firing due {due}: {reason}"),
+            Note::Lost { items, due } => {
+                write!(f, "the run of items {items:?} due {due} was lost with the session before it began")
+            }
+            Note::Blocked { item, by } => write!(f, "item {item} is still running on {by}"),
+            Note::ClearedMark { item, of } => {
+                write!(f, "cleared the mark `running` of item {item}: its owner {of} is gone")
+            }
+            Note::TakenOver { item, from } => write!(f, "failover: takes item {item} over from {from}"),
+            Note::Triggered => write!(f, "triggered"),
+            Note::Rescheduled { cron, zone, next } => {
+                write!(f, "rescheduled to `{cron}`")?;
+                if !zone.is_empty() {
+                    write!(f, " in {zone}")?;
+                }
+                match next {
+                    Some(next) => write!(f, ", next firing {next}"),
+                    None => write!(f, ", which never fires"),
+                }
+            }
+            Note::BadConfig { reason } => {
+                write!(f, "the stored configuration cannot be used, the job rests until it is corrected: {reason}")
+            }
+            Note::GoodConfig => write!(f, "the stored configuration can be used again"),
+            Note::ShutDownByOperator => write!(f, "was shut down: its instance node was deleted"),
+            Note::ClockOff { difference, limit } => write!(
+                f,
+                "the clock differs from the registry's by {:.1} s, more than maxTimeDiffSeconds {}",
+                difference.as_secs_f64(),
+                limit.as_secs()
+            ),
+            Note::RemovedServer { server } => write!(f, "removed the node of server {server}: it has no instance"),
+            Note::EnabledAgain => write!(f, "all servers are enabled: `disabled` in the configuration is false again"),
+            Note::BadStrategy { name, reason } => {
+                write!(f, "jobShardingStrategyType `{name}` {reason}; the assignment stays as it is")
+            }
+        }
+    }
+}
+
+/// An assignment in one line: `0,2=10.0.0.1@-@7 1=10.0.0.2@-@9`.
+struct Owners<'a>(&'a BTreeMap<u32, String>);
+
+impl fmt::Display for Owners<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut by_owner: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (item, owner) in self.0 {
+            by_owner.entry(owner).or_default().push(item.to_string());
+        }
+        if by_owner.is_empty() {
+            return write!(f, "nobody");
+        }
+        let parts: Vec<String> = by_owner.iter().map(|(owner, items)| format!("{}={owner}", items.join(","))).collect();
+        write!(f, "{}", parts.join(" "))
+    }
+}

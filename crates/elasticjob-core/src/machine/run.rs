@@ -1,0 +1,464 @@
+//! Two transactions a run (Java: `ElasticJobExecutor`, `ExecutionService`).
+//!
+//! *Begin* is fence and ledger: it commits only while the assignment stands and nobody has begun that due time. *Release*
+//! takes away the marks that this begin created, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::types::{Begun, Blocked, Busy, Effects, Item, Life, Mark, Phase, Purpose, Step};
+use super::{Effect, JobMachine, Note, Run, RunId, RunItem, Source, StepResult};
+use crate::config::JobConfig;
+use crate::limits;
+use crate::time::Timestamp;
+use crate::tree::{Mode, Op, Reason, Refusal};
+use crate::view::Query;
+use crate::wire::{Ledger, task_id};
+
+impl JobMachine {
+    /// Rule: begins what is due.
+    pub(super) fn begin(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        let Some(config) = self.config.clone().filter(|_| self.life == Life::Joined) else { return false };
+        let Some((source, due, items)) = self.candidates(now, &config) else { return false };
+        self.begins += 1;
+        let run = RunId(self.begins);
+        let ledger = Ledger { due, instance: self.id().to_owned(), session: self.session_id(), begin: self.begins };
+        let mut plan = Begun { run, due, source, items: Vec::new(), spans: Vec::new(), ops: Vec::new() };
+        for item in items.into_iter().take(limits::ITEMS_PER_COMMIT) {
+            let start = plan.ops.len();
+            let taken = self.taken.contains_key(&item);
+            // A ledger never goes back: a catch-up that comes behind a later firing keeps that one's time.
+            let due = self.items.get(&item).map_or(due, |i| i.accounted.max(due));
+            let text = Ledger { due, ..ledger.clone() }.to_text();
+            self.begin_ops(item, taken, &text, &config, source, &mut plan.ops);
+            plan.spans.push((item, start..plan.ops.len()));
+            plan.items.push(item);
+            let mark = match (config.monitor_execution, config.failover || taken) {
+                (_, true) => Mark::Persistent,
+                (true, false) => Mark::Ephemeral,
+                (false, false) => Mark::None,
+            };
+            let session = self.session_id();
+            let phase = Phase::Beginning;
+            self.busy.insert(item, Busy { run, due, source, phase, token: 0, ledger: text, taken, mark, session });
+        }
+        if source == Source::Trigger && self.view.triggers.contains(self.id()) {
+            plan.ops.push(Op::delete(self.path.trigger(self.id())));
+        }
+        let ops = plan.ops.clone();
+        self.commit(Step::Begin(Box::new(plan)), ops, out)
+    }
+
+    /// What can begin now, most urgent first; all of one answer have the same due time.
+    fn candidates(&self, now: Timestamp, config: &JobConfig) -> Option<(Source, Timestamp, Vec<u32>)> {
+        let taken = self.taken.iter().filter(|(item, _)| !self.busy.contains_key(item));
+        if let Some((_, (_, due))) = taken.clone().next() {
+            let items = taken.filter(|(_, (_, d))| d == due).map(|(item, _)| *item).collect();
+            return Some((Source::Failover, *due, items));
+        }
+        if self.is_held() || !self.is_available() {
+            return None;
+        }
+        let idle = |number: &u32, item: &Item| {
+            let free = !self.busy.contains_key(number) && !self.blocked.contains_key(number);
+            free && !item.disabled && item.taken_by.is_none() && !self.taken.contains_key(number)
+        };
+        let ready: Vec<(u32, &Item)> = self.items.iter().filter(|(n, i)| idle(n, i)).map(|(n, i)| (*n, i)).collect();
+        let which = |wanted: &dyn Fn(&Item) -> bool| -> Vec<u32> {
+            ready.iter().filter(|(_, item)| wanted(item)).map(|(number, _)| *number).collect()
+        };
+        if config.misfire
+            && let Some(due) = ready.iter().filter_map(|(_, item)| item.missed).min()
+        {
+            return Some((Source::Misfire, due, which(&|item| item.missed == Some(due))));
+        }
+        if let Some(due) = self.schedule.last_due {
+            let owed = which(&|item| item.accounted < due);
+            if !owed.is_empty() {
+                return Some((Source::Schedule, due, owed));
+            }
+        }
+        let triggered = which(&|item| item.triggered);
+        (!triggered.is_empty()).then_some((Source::Trigger, now, triggered))
+    }
+
+    fn begin_ops(&self, item: u32, taken: bool, ledger: &str, config: &JobConfig, source: Source, ops: &mut Vec<Op>) {
+        let own = self.items.get(&item);
+        let version = match self.taken.get(&item) {
+            Some((version, _)) => Some(*version),
+            None => own.map(|i| i.ledger_version),
+        };
+        ops.push(Op::Set { path: self.path.item(item), data: ledger.into(), version });
+        if taken {
+            ops.push(Op::exists(self.path.item_failover(item)));
+        } else if let Some(own) = own {
+            ops.push(Op::check(self.path.item_owner(item), own.owner_version));
+            ops.push(Op::exists(self.path.item_claim(item, self.session_id())));
+            if own.misfire_node && source == Source::Misfire {
+                ops.push(Op::delete(self.path.item_misfire(item)));
+            }
+        }
+        if config.monitor_execution || taken {
+            let mode = if config.failover || taken { Mode::Persistent } else { Mode::Ephemeral };
+            ops.push(Op::Create { path: self.path.item_running(item), data: self.id().into(), mode });
+        }
+    }
+
+    pub(super) fn begin_done(&mut self, now: Timestamp, plan: Begun, result: StepResult, out: &mut Effects) {
+        match result {
+            StepResult::Committed { zxid } => self.begun(now, &plan, zxid, out),
+            StepResult::Refused(refusal) => {
+                plan.items.iter().for_each(|item| drop(self.busy.remove(item)));
+                self.begin_refused(now, &plan, &refusal);
+            }
+            StepResult::Unknown => plan.items.iter().for_each(|item| self.set_phase(*item, Phase::Unsettled)),
+            StepResult::Failed | StepResult::Answers(_) => {
+                plan.items.iter().for_each(|item| drop(self.busy.remove(item)));
+            }
+        }
+    }
+
+    fn begun(&mut self, now: Timestamp, plan: &Begun, zxid: i64, out: &mut Effects) {
+        for number in &plan.items {
+            self.note_begun(*number, plan.due, plan.source, zxid);
+        }
+        if plan.source == Source::Trigger {
+            let id = self.id().to_owned();
+            self.view.triggers.remove(&id);
+        }
+        self.start(now, plan.run, plan.due, plan.source, &plan.items, out);
+    }
+
+    fn note_begun(&mut self, number: u32, due: Timestamp, source: Source, token: i64) {
+        if let Some(busy) = self.busy.get_mut(&number) {
+            busy.phase = Phase::Running;
+            busy.token = token;
+        }
+        self.taken.remove(&number);
+        let Some(item) = self.items.get_mut(&number) else { return };
+        item.ledger_version += 1;
+        item.accounted = item.accounted.max(due);
+        match source {
+            Source::Misfire => {
+                item.missed = None;
+                item.misfire_node = false;
+            }
+            Source::Trigger => item.triggered = false,
+            Source::Failover | Source::Schedule => {}
+        }
+    }
+
+    fn start(
+        &mut self,
+        now: Timestamp,
+        id: RunId,
+        due: Timestamp,
+        source: Source,
+        items: &[u32],
+        out: &mut Effects,
+    ) {
+        let Some(config) = self.config.clone() else { return };
+        let token = |item: &u32| self.busy.get(item).map(|b| b.token).unwrap_or_default();
+        let run_items = items.iter().map(|item| RunItem { item: *item, fencing_token: token(item) }).collect();
+        out.note(Note::Begun { source, due, items: items.to_vec(), late: now.since(due) });
+        let task_id = task_id(self.path.job(), items, self.id());
+        out.push(Effect::Run(Run { id, task_id, due, source, config, items: run_items }));
+    }
+
+    /// One item's operation refused: it is left out, and the others go again.
+    fn begin_refused(&mut self, now: Timestamp, plan: &Begun, refusal: &Refusal) {
+        let Some((item, _)) = plan.spans.iter().find(|(_, span)| span.contains(&refusal.op)) else {
+            let id = self.id().to_owned();
+            self.view.triggers.remove(&id); // the trigger's own node was gone already
+            return;
+        };
+        let (item, op) = (*item, &plan.ops[refusal.op]);
+        let mark = op.path() == self.path.item_running(item);
+        if mark && refusal.reason == Reason::Exists {
+            self.blocked.insert(item, Blocked { inspect: true, orphan_since: None });
+        } else if op.path() == self.path.item_misfire(item) {
+            if let Some(item) = self.items.get_mut(&item) {
+                item.misfire_node = false;
+            }
+        } else if self.taken.remove(&item).is_none() {
+            // The assignment, the claim or the ledger is not what we knew: others have been there.
+            self.items.remove(&item);
+            self.unsettle(now);
+        }
+        self.failures += 1;
+        if self.failures > 5 {
+            self.pause(now);
+        }
+    }
+
+    pub(super) fn set_phase(&mut self, item: u32, phase: Phase) {
+        if let Some(busy) = self.busy.get_mut(&item) {
+            busy.phase = phase;
+        }
+    }
+
+    /// Rule: reads what became of begins whose answer was lost.
+    pub(super) fn settle(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+        let items: Vec<u32> =
+            self.busy.iter().filter(|(_, b)| b.phase == Phase::Unsettled).map(|(item, _)| *item).collect();
+        if items.is_empty() {
+            return false;
+        }
+        let queries =
+            items.iter().flat_map(|i| [Query::Node(self.path.item(*i)), Query::Node(self.path.item_running(*i))]);
+        let queries = queries.collect();
+        self.read(Step::Settle { items }, queries, out)
+    }
+
+    pub(super) fn settled(&mut self, now: Timestamp, items: &[u32], result: StepResult, out: &mut Effects) {
+        let StepResult::Answers(answers) = result else { return };
+        let mut runs: BTreeMap<RunId, (Timestamp, Source, Vec<u32>)> = BTreeMap::new();
+        let mut lost: BTreeMap<Timestamp, Vec<u32>> = BTreeMap::new();
+        for (item, answers) in items.iter().zip(answers.chunks(2)) {
+            let Some(busy) = self.busy.get(item).cloned() else { continue };
+            let begun = answers[0].node().filter(|n| n.is(&busy.ledger)).map(|n| n.mzxid);
+            let Some(token) = begun else {
+                self.busy.remove(item); // not carried out: due as before
+                continue;
+            };
+            let marked = busy.mark == Mark::None || answers[1].node().is_some_and(|n| n.is(self.id()));
+            if busy.session == self.session_id() && marked {
+                self.note_begun(*item, busy.due, busy.source, token);
+                runs.entry(busy.run).or_insert((busy.due, busy.source, Vec::new())).2.push(*item);
+            } else {
+                self.note_begun(*item, busy.due, busy.source, token);
+                self.begin_lost(*item, &busy);
+                lost.entry(busy.due).or_default().push(*item);
+            }
+        }
+        for (run, (due, source, items)) in runs {
+            self.start(now, run, due, source, &items, out);
+        }
+        for (due, items) in lost {
+            out.note(Note::Lost { items, due });
+        }
+    }
+
+    /// It was begun, but the session that it was begun in is over: it must not run now. Its mark is an orphan of ours.
+    fn begin_lost(&mut self, number: u32, busy: &Busy) {
+        self.busy.remove(&number);
+        let failover = self.config.as_ref().is_some_and(|c| c.failover);
+        if failover {
+            self.orphans.insert(number);
+        } else if let Some(item) = self.items.get_mut(&number) {
+            item.missed = Some(busy.due);
+        }
+    }
+
+    pub(super) fn item_ended(&mut self, now: Timestamp, run: RunId, item: u32, failed: bool, out: &mut Effects) {
+        let Some(busy) = self.busy.get_mut(&item).filter(|b| b.run == run) else { return };
+        busy.phase = Phase::Ended { at: now };
+        out.note(Note::Ended { items: vec![item], failed: if failed { vec![item] } else { Vec::new() } });
+        if busy.mark == Mark::None {
+            self.busy.remove(&item);
+        }
+    }
+
+    /// The ended items that are to be released now, and else when to look again.
+    fn releasable(&self, now: Timestamp) -> (Vec<u32>, Option<Timestamp>) {
+        let ended = |b: &Busy| match b.phase {
+            Phase::Ended { at } => Some(at),
+            Phase::Beginning | Phase::Unsettled | Phase::Running => None,
+        };
+        let unfinished: BTreeSet<RunId> = self.busy.values().filter(|b| ended(b).is_none()).map(|b| b.run).collect();
+        let session = self.session_id();
+        let mut wait: Option<Timestamp> = None;
+        let mut ready = Vec::new();
+        for (item, busy) in &self.busy {
+            let Some(at) = ended(busy).filter(|_| busy.session == session) else { continue };
+            let gathered = at + limits::END_GATHER;
+            if !unfinished.contains(&busy.run) || gathered <= now {
+                ready.push(*item);
+            } else {
+                wait = Some(wait.map_or(gathered, |w| w.min(gathered)));
+            }
+        }
+        (ready, wait)
+    }
+
+    pub(super) fn release_at(&self) -> Option<Timestamp> {
+        if self.busy.is_empty() { None } else { self.releasable(self.schedule.last_tick).1 }
+    }
+
+    /// Rule: takes the marks of ended items away: together, but none waits long for a slow one of its run.
+    pub(super) fn release(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        if self.busy.is_empty() {
+            return false;
+        }
+        let session = self.session_id();
+        // An ephemeral mark of a session that is over is gone with it.
+        self.busy.retain(|_, b| {
+            !(matches!(b.phase, Phase::Ended { .. }) && b.mark == Mark::Ephemeral && b.session != session)
+        });
+        let (mut items, _) = self.releasable(now);
+        if items.is_empty() {
+            return false;
+        }
+        items.truncate(limits::ITEMS_PER_COMMIT);
+        let mut ops = Vec::new();
+        for item in &items {
+            ops.push(Op::delete(self.path.item_running(*item)));
+            if self.busy.get(item).is_some_and(|b| b.taken) {
+                ops.push(Op::delete(self.path.item_failover(*item)));
+                ops.push(Op::delete(self.path.item_failovering(*item)));
+            }
+        }
+        self.commit(Step::Release { items, ops: ops.clone() }, ops, out)
+    }
+
+    pub(super) fn release_done(
+        &mut self,
+        now: Timestamp,
+        items: Vec<u32>,
+        mut ops: Vec<Op>,
+        result: StepResult,
+        out: &mut Effects,
+    ) {
+        match result {
+            StepResult::Refused(refusal) if ops.len() > 1 => {
+                ops.remove(refusal.op); // gone already, which is what we want
+                self.commit(Step::Release { items, ops: ops.clone() }, ops, out);
+            }
+            StepResult::Committed { .. } | StepResult::Refused(_) => {
+                items.iter().for_each(|item| drop(self.busy.remove(item)));
+            }
+            // Done or not: if not, the marks are found as orphans of ours, by their session and their transaction.
+            StepResult::Unknown => {
+                for item in items {
+                    if let Some(busy) = self.busy.get_mut(&item) {
+                        busy.session = 0;
+                    }
+                }
+            }
+            StepResult::Failed | StepResult::Answers(_) => self.pause(now),
+        }
+    }
+
+    /// Rule: gives items that run on from the session before a mark in the new one, so that nobody begins them meanwhile.
+    pub(super) fn keep_marks(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+        let session = self.session_id();
+        let unmarked = |item: &u32, b: &Busy| {
+            b.phase == Phase::Running && b.mark == Mark::Ephemeral && b.session != session && self.items.contains_key(item)
+        };
+        let items: Vec<u32> = self.busy.iter().filter(|(i, b)| unmarked(i, b)).map(|(item, _)| *item).collect();
+        if items.is_empty() || self.is_held() {
+            return false;
+        }
+        let ops: Vec<Op> = items.iter().map(|i| Op::ephemeral(self.path.item_running(*i), self.id())).collect();
+        self.commit(Step::Mark { items, ops: ops.clone() }, ops, out)
+    }
+
+    pub(super) fn marks_kept(&mut self, now: Timestamp, items: Vec<u32>, mut ops: Vec<Op>, result: StepResult) {
+        match result {
+            StepResult::Committed { .. } => {
+                let session = self.session_id();
+                for item in items {
+                    if let Some(busy) = self.busy.get_mut(&item).filter(|b| ops.iter().any(|o| o.path().contains(&format!("/sharding/{item}/"))) || b.session == session) {
+                        busy.session = session;
+                    }
+                }
+            }
+            StepResult::Refused(refusal) => {
+                // Somebody else runs it by now: nothing of ours to release.
+                let path = ops.remove(refusal.op).path().to_owned();
+                for item in items {
+                    if self.path.item_running(item) == path
+                        && let Some(busy) = self.busy.get_mut(&item)
+                    {
+                        busy.mark = Mark::None;
+                    }
+                }
+            }
+            StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.pause(now),
+        }
+    }
+
+    /// Rule: a run of a failover job that outlived its session: its mark is ours only while its transaction is that of our
+    /// begin, and it is looked at and taken away below the failover latch, so that no takeover comes in between.
+    pub(super) fn release_late(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+        let session = self.session_id();
+        let late = |b: &Busy| {
+            matches!(b.phase, Phase::Ended { .. }) && b.mark == Mark::Persistent && b.session != session
+        };
+        let Some(item) = self.busy.iter().find(|(_, b)| late(b)).map(|(item, _)| *item) else {
+            if self.latch.as_ref().is_some_and(|l| l.purpose == Purpose::LateRelease) {
+                self.release_latch(out);
+            }
+            return false;
+        };
+        if self.latch.is_none() {
+            self.ask_latch(Purpose::LateRelease, out);
+            return false;
+        }
+        let Some(latch) = self.held_latch(Purpose::LateRelease) else { return false };
+        let queries = vec![
+            Query::Node(self.path.item_running(item)),
+            Query::Node(self.path.item_failover(item)),
+            Query::Node(self.path.item_failovering(item)),
+        ];
+        self.read(Step::ReadLate { item, latch }, queries, out)
+    }
+
+    pub(super) fn late_read(&mut self, now: Timestamp, item: u32, latch: &str, result: StepResult, out: &mut Effects) {
+        let StepResult::Answers(answers) = result else { return self.look_again(now, out) };
+        let Some(busy) = self.busy.get(&item) else { return };
+        if answers[0].node().is_none_or(|mark| mark.czxid != busy.token) {
+            self.busy.remove(&item); // taken over, or cleared
+            return;
+        }
+        let mut ops = vec![Op::delete(latch), Op::delete(self.path.item_running(item))];
+        let ours = |index: usize| answers[index].node().is_some_and(|n| n.is(self.id()));
+        ops.extend(ours(1).then(|| Op::delete(self.path.item_failover(item))));
+        ops.extend(ours(2).then(|| Op::delete(self.path.item_failovering(item))));
+        self.commit(Step::ReleaseLate { item, latch: latch.to_owned() }, ops, out);
+    }
+
+    pub(super) fn late_released(&mut self, item: u32, latch: &str, result: StepResult, out: &mut Effects) {
+        if matches!(result, StepResult::Committed { .. }) {
+            self.busy.remove(&item);
+            debug_assert!(self.latch.as_ref().is_none_or(|l| l.node.as_deref() == Some(latch)));
+            self.latch = None;
+        } else {
+            self.release_latch(out);
+        }
+    }
+
+    /// Rule: writes down that items missed a firing, so that the catch-up survives this instance.
+    pub(super) fn mark_misfires(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+        if !self.config.as_ref().is_some_and(|c| c.misfire) || self.life != Life::Joined {
+            return false;
+        }
+        let unmarked = |number: &u32, item: &Item| {
+            item.missed.is_some()
+                && !item.misfire_node
+                && (self.busy.contains_key(number) || self.blocked.contains_key(number))
+        };
+        let items: Vec<u32> = self.items.iter().filter(|(n, i)| unmarked(n, i)).map(|(n, _)| *n).collect();
+        if items.is_empty() {
+            return false;
+        }
+        let ops: Vec<Op> = items.iter().map(|i| Op::create(self.path.item_misfire(*i), "")).collect();
+        self.commit(Step::Misfire { items, ops: ops.clone() }, ops, out)
+    }
+
+    pub(super) fn misfires_marked(&mut self, now: Timestamp, items: Vec<u32>, ops: Vec<Op>, result: StepResult) {
+        let marked: Vec<u32> = match result {
+            StepResult::Committed { .. } => items,
+            StepResult::Refused(refusal) if refusal.reason == Reason::Exists => {
+                let path = ops[refusal.op].path();
+                items.into_iter().filter(|i| self.path.item_misfire(*i) == path).collect()
+            }
+            StepResult::Refused(_) => return self.unsettle(now),
+            StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => return,
+        };
+        for item in marked {
+            if let Some(item) = self.items.get_mut(&item) {
+                item.misfire_node = true;
+            }
+        }
+    }
+}

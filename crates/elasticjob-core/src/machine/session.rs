@@ -1,0 +1,312 @@
+//! The connection, the clock and the configuration: what makes everything else possible.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::types::{Effects, Life, Phase, Session, Step};
+use super::{Effect, JobMachine, Note, StopReason};
+use crate::config::JobConfig;
+use crate::limits;
+use crate::path::Place;
+use crate::time::Timestamp;
+use crate::tree::Node;
+use crate::view::JobView;
+use crate::wire::JobDocument;
+
+/// Due times that are walked over one by one after the process was held up; a day of a job each second.
+const CATCH_UP_MAX: usize = 100_000;
+
+impl JobMachine {
+    pub(super) fn session_lost(&mut self, now: Timestamp, out: &mut Effects) {
+        self.drop_step(out);
+        self.session = None;
+        self.unsettle(now);
+    }
+
+    /// What was under way has an unknown end; its answer will be ignored.
+    fn drop_step(&mut self, out: &mut Effects) {
+        if let Some((_, Step::Begin(plan))) = self.step.take() {
+            for item in plan.items {
+                self.set_phase(item, Phase::Unsettled);
+            }
+        }
+        self.release_latch(out);
+    }
+
+    pub(super) fn unsettle(&mut self, since: Timestamp) {
+        self.follow.stale = true;
+        self.follow.unsettled_since.get_or_insert(since);
+    }
+
+    pub(super) fn session_back(
+        &mut self,
+        now: Timestamp,
+        session: u64,
+        timeout: Duration,
+        view: JobView,
+        out: &mut Effects,
+    ) {
+        self.drop_step(out);
+        let renewed = self.last_session.replace(session) != Some(session);
+        self.former_sessions.insert(session);
+        self.session = Some(Session { id: session, timeout });
+        self.failures = 0;
+        self.pause_until = Timestamp(0);
+        self.unsettle(now);
+        self.follow.asked = false;
+        if renewed && self.life == Life::Joined {
+            self.life = Life::Joining;
+        }
+        self.take_view(now, view, out);
+        if self.life == Life::Waiting {
+            self.life = Life::Joining;
+            self.schedule.floor = now;
+        }
+        self.bereaved.insert(String::new());
+    }
+
+    pub(super) fn reloaded(&mut self, now: Timestamp, view: JobView, out: &mut Effects) {
+        if self.session.is_some() {
+            self.unsettle(now);
+            self.take_view(now, view, out);
+        }
+    }
+
+    fn take_view(&mut self, now: Timestamp, view: JobView, out: &mut Effects) {
+        let old = std::mem::replace(&mut self.view, view);
+        for id in old.instances.keys().filter(|id| !self.view.is_live(id)) {
+            self.gone.insert(id.clone(), now);
+            self.bereaved.insert(id.clone());
+        }
+        let kept: Vec<String> = self.gone.keys().filter(|id| self.view.is_live(id)).cloned().collect();
+        kept.iter().for_each(|id| drop(self.gone.remove(id)));
+        if !self.lead.kept.is_empty() {
+            self.lead.kept.clear();
+            self.lead.basis = None;
+        }
+        self.refresh_config(now, out);
+        self.orphans.extend(self.view.failover_items.iter().copied());
+        if self.life == Life::Joined && !self.view.is_live(self.id()) {
+            self.shut_down_by_operator(now, out);
+        }
+        if self.view.triggers.contains(self.id()) {
+            self.trigger(now, out);
+        }
+    }
+
+    pub(super) fn before_change(&mut self, now: Timestamp, place: Option<&Place<'_>>, node: Option<&Node>) {
+        if let (Some(Place::Instance(id)), None) = (place, node)
+            && self.view.is_live(id)
+        {
+            self.gone.insert((*id).to_owned(), now);
+            self.bereaved.insert((*id).to_owned());
+        }
+    }
+
+    pub(super) fn after_change(
+        &mut self,
+        now: Timestamp,
+        place: Option<&Place<'_>>,
+        node: Option<&Node>,
+        out: &mut Effects,
+    ) {
+        match place {
+            Some(Place::Config) => self.refresh_config(now, out),
+            Some(Place::Necessary | Place::Processing) => match node {
+                Some(node) => {
+                    // Their clock tells which firings were held, where it is near ours.
+                    let near = node.created.since(now).max(now.since(node.created)) < Duration::from_secs(1);
+                    let since = if near { node.created.min(now) } else { now };
+                    self.follow.unsettled_since.get_or_insert(since);
+                }
+                None => self.unsettle(now),
+            },
+            Some(Place::Instance(id)) => match node {
+                Some(_) => drop(self.gone.remove(*id)),
+                None if *id == self.id() && self.life == Life::Joined => self.shut_down_by_operator(now, out),
+                None => {}
+            },
+            Some(Place::ItemDisabled(item)) => {
+                if let Some(item) = self.items.get_mut(item) {
+                    item.disabled = node.is_some();
+                }
+            }
+            Some(Place::ItemFailover(item)) => {
+                if let Some(item) = self.items.get_mut(item) {
+                    item.taken_by = node.map(Node::text);
+                }
+            }
+            Some(Place::ItemRunning(item)) if node.is_none() => {
+                self.blocked.remove(item);
+                self.lead.forced |= self.lead.kept.remove(item);
+                self.unwatch(vec![self.path.item_running(*item)], out);
+            }
+            Some(Place::FailoverItem(item)) if node.is_some() => drop(self.orphans.insert(*item)),
+            Some(Place::Trigger(id)) if node.is_some() && *id == self.id() => self.trigger(now, out),
+            _ => {}
+        }
+    }
+
+    fn shut_down_by_operator(&mut self, now: Timestamp, out: &mut Effects) {
+        out.note(Note::ShutDownByOperator);
+        self.life = Life::Leaving { deadline: now + Duration::from_secs(30) };
+        self.setup.one_off = true; // no further firing
+        self.schedule.next_due = None;
+        self.gone.remove(&self.setup.identity.id);
+    }
+
+    /// Reads the stored configuration again, if it was written since.
+    fn refresh_config(&mut self, now: Timestamp, out: &mut Effects) {
+        let Some(node) = &self.view.config else { return };
+        if self.config_read == Some(node.mzxid) {
+            return;
+        }
+        self.config_read = Some(node.mzxid);
+        let zones = &*self.surroundings.zones;
+        let checked = JobDocument::parse(&node.data).map_err(|e| e.to_string()).and_then(|document| {
+            JobConfig::check(&document, zones).map_err(|faults| {
+                faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+            })
+        });
+        let checked = checked.and_then(|config| {
+            if config.cron.is_none() && !self.setup.one_off {
+                return Err("`cron` is empty: a scheduled job needs one".to_owned());
+            }
+            Ok(config)
+        });
+        match checked {
+            Ok(config) => self.use_config(now, config, out),
+            Err(reason) => {
+                self.config = None;
+                self.schedule.next_due = None;
+                self.schedule.cron = None;
+                out.note(Note::BadConfig { reason });
+            }
+        }
+    }
+
+    fn use_config(&mut self, now: Timestamp, config: JobConfig, out: &mut Effects) {
+        let first = self.config.is_none();
+        if first && self.life == Life::Joined {
+            out.note(Note::GoodConfig);
+        }
+        self.reconcile_at = config.reconcile_interval.map(|i| now + i);
+        if first && config.max_time_diff.is_some() {
+            out.push(Effect::CheckClock);
+        }
+        self.config = Some(Arc::new(config));
+        self.reschedule(now, out);
+    }
+
+    fn reschedule(&mut self, now: Timestamp, out: &mut Effects) {
+        let Some(config) = &self.config else { return };
+        let Some(cron) = config.cron.as_ref().filter(|_| !self.setup.one_off) else { return };
+        let wanted = (cron.text().to_owned(), config.time_zone_text.clone());
+        if self.schedule.cron.as_ref() == Some(&wanted) {
+            return;
+        }
+        let changed = self.schedule.cron.is_some();
+        self.schedule.next_due = cron.next(now, &config.time_zone);
+        if changed {
+            let (cron, zone) = wanted.clone();
+            out.note(Note::Rescheduled { cron, zone, next: self.schedule.next_due });
+        }
+        self.schedule.cron = Some(wanted);
+    }
+
+    /// Lets the time pass: due times that have come are noted, for the items that cannot take them at once too.
+    pub(super) fn tick(&mut self, now: Timestamp, out: &mut Effects) {
+        let stepped_back = self.schedule.last_tick > now + Duration::from_secs(1);
+        self.schedule.last_tick = now;
+        if self.reconcile_at.is_some_and(|at| at <= now) && self.session.is_some() {
+            let interval = self.config.as_ref().and_then(|c| c.reconcile_interval);
+            self.reconcile_at = interval.map(|i| now + i);
+            out.push(Effect::Reload);
+        }
+        let Some(config) = self.config.clone() else { return };
+        let Some(cron) = config.cron.as_ref() else { return };
+        if self.schedule.next_due.is_none() {
+            return;
+        }
+        if stepped_back {
+            self.schedule.next_due = cron.next(now, &config.time_zone);
+            return;
+        }
+        let (mut last, mut skipped) = (None, None);
+        for _ in 0..CATCH_UP_MAX {
+            let Some(due) = self.schedule.next_due.filter(|due| *due <= now) else { break };
+            skipped = last.replace(due);
+            self.schedule.next_due = cron.next(due, &config.time_zone);
+        }
+        if let Some(due) = skipped {
+            out.note(Note::Skipped { due, reason: "the process was held up, and a later firing is due already" });
+        }
+        if let Some(due) = last {
+            self.schedule.last_due = Some(due);
+            self.fell_due(now, due, &config, out);
+        }
+    }
+
+    /// A due time has come: what cannot take it says so now, what can is left to the rule `begin`.
+    fn fell_due(&mut self, now: Timestamp, due: Timestamp, config: &JobConfig, out: &mut Effects) {
+        if self.life != Life::Joined || (self.session.is_some() && !self.is_available()) {
+            self.schedule.floor = self.schedule.floor.max(due);
+            return;
+        }
+        if self.is_held() {
+            self.follow.hold_until.get_or_insert(now + limits::SHARDING_WAIT);
+        }
+        let mut missed = Vec::new();
+        for (number, item) in &mut self.items {
+            let overlaps = self.busy.get(number).is_some_and(|b| b.phase == Phase::Running && b.due < due);
+            if item.disabled || item.taken_by.is_some() {
+                item.accounted = item.accounted.max(due);
+            } else if (overlaps || self.blocked.contains_key(number)) && item.accounted < due {
+                item.accounted = due;
+                missed.push(*number);
+                item.missed = config.misfire.then_some(due);
+            }
+        }
+        if missed.is_empty() {
+        } else if config.misfire {
+            out.note(Note::Misfired { items: missed, due });
+        } else {
+            out.note(Note::Skipped { due, reason: "the run before has not ended, and misfire is off" });
+        }
+    }
+
+    pub(super) fn clock_checked(&mut self, difference: Duration, out: &mut Effects) {
+        if let Some(limit) = self.config.as_ref().and_then(|c| c.max_time_diff)
+            && difference > limit
+        {
+            out.note(Note::ClockOff { difference, limit });
+        }
+    }
+
+    pub(super) fn stop(&mut self, deadline: Timestamp) {
+        match self.life {
+            Life::Left => {}
+            Life::Waiting | Life::Joining | Life::Joined | Life::Leaving { .. } => {
+                self.life = Life::Leaving { deadline };
+                self.schedule.next_due = None;
+            }
+        }
+    }
+
+    /// Leaves without a connection: what is ours in the registry ends with the session.
+    pub(super) fn leave_offline(&mut self, now: Timestamp, out: &mut Effects) {
+        if let Life::Leaving { deadline } = self.life
+            && (now >= deadline || !self.busy.values().any(|b| b.phase == Phase::Running))
+        {
+            self.left(StopReason::Asked, out);
+        }
+    }
+
+    pub(super) fn left(&mut self, reason: StopReason, out: &mut Effects) {
+        self.life = Life::Left;
+        self.step = None;
+        self.release_latch(out);
+        out.note(Note::Left { instance: self.id().to_owned() });
+        out.push(Effect::Stop(reason));
+    }
+}

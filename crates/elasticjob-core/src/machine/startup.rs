@@ -1,0 +1,238 @@
+//! Joining and leaving (Java: `SetUpFacade`, `JobScheduler`, `SchedulerFacade.shutdownInstance`).
+
+use std::time::Duration;
+
+use super::types::{Busy, Effects, Life, Mark, Phase, Step};
+use super::{Effect, JobMachine, Note, StepResult, StopReason};
+use crate::config::JobConfig;
+use crate::limits;
+use crate::time::Timestamp;
+use crate::tree::{Op, Reason};
+use crate::view::ServerState;
+use crate::wire::{JobDocument, instance_yaml};
+
+impl JobMachine {
+    /// Rule: registers this instance. Configuration, server and instance go in one transaction, in Java's order: its
+    /// instances must never see an instance without its server.
+    pub(super) fn join(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        if self.life != Life::Joining {
+            return false;
+        }
+        let stored = self.view.root.as_ref().map(|n| n.text()).unwrap_or_default();
+        if !stored.is_empty() && stored != self.setup.class {
+            let reason = format!(
+                "job conflict: the registry has `{stored}` as the class of job `{}`, this start has `{}`",
+                self.path.job(),
+                self.setup.class
+            );
+            self.left(StopReason::Refused(reason), out);
+            return true;
+        }
+        let mut ops = Vec::new();
+        let Ok(effective) = self.config_ops(&mut ops) else {
+            return false; // the stored one is broken: said already, and looked at again when it is written
+        };
+        if !self.setup.one_off && effective.cron.as_deref().unwrap_or_default().is_empty() {
+            let reason = format!("`cron` of job `{}` is empty: a scheduled job needs one", self.path.job());
+            self.left(StopReason::Refused(reason), out);
+            return true;
+        }
+        self.server_ops(&effective, &mut ops, out);
+        let identity = self.setup.identity.clone();
+        if !self.view.has_instances {
+            ops.push(Op::create(self.path.instances(), ""));
+        }
+        if let Some(node) = self.view.instances.get(&identity.id) {
+            let ours = node.owner == 0 || self.former_sessions.contains(&node.owner);
+            if node.owner == self.session_id() {
+                self.joined(now, out);
+                return false;
+            }
+            if !ours {
+                return false; // a former life of this id: its session ends, and its node with it
+            }
+            ops.push(Op::delete(self.path.instance(&identity.id)));
+        }
+        let yaml = instance_yaml(&identity.id, &identity.server_ip);
+        ops.push(Op::ephemeral(self.path.instance(&identity.id), yaml));
+        self.commit(Step::Join, ops, out)
+    }
+
+    /// The operations that make the configuration what it must be, and that configuration.
+    fn config_ops(&self, ops: &mut Vec<Op>) -> Result<JobDocument, ()> {
+        let class = self.setup.class.as_str();
+        let Some(node) = &self.view.config else {
+            match &self.view.root {
+                None => ops.push(Op::create(self.path.root(), class)),
+                Some(root) if root.data.is_empty() => ops.push(Op::set(self.path.root(), class)),
+                Some(_) => {}
+            }
+            ops.push(Op::create(self.path.config(), self.setup.document.to_yaml()));
+            return Ok(self.setup.document.clone());
+        };
+        let stored = JobDocument::parse(&node.data);
+        if !self.setup.document.overwrite {
+            return stored.map_err(drop).and_then(|document| {
+                JobConfig::check(&document, &*self.surroundings.zones).map(|_| document).map_err(drop)
+            });
+        }
+        let mut document = self.setup.document.clone();
+        if let Ok(stored) = stored {
+            document.kept = stored.kept;
+            document.thread_pool_key = stored.thread_pool_key;
+        }
+        let yaml = document.to_yaml();
+        if yaml.as_bytes() != node.data.as_ref() {
+            ops.push(Op::Set { path: self.path.config(), data: yaml.into_bytes(), version: Some(node.version) });
+            if self.view.root.as_ref().is_some_and(|n| n.data.is_empty()) {
+                ops.push(Op::set(self.path.root(), class));
+            }
+        }
+        Ok(document)
+    }
+
+    /// What an operator disabled stays disabled; the configuration decides only where no server node is, and where this
+    /// start takes its `disabled` back.
+    fn server_ops(&self, effective: &JobDocument, ops: &mut Vec<Op>, out: &mut Effects) {
+        let ip = &self.setup.identity.server_ip;
+        let path = self.path.server(ip);
+        if !self.view.has_servers {
+            ops.push(Op::create(self.path.servers(), ""));
+        }
+        let stored = self.view.config.as_ref().and_then(|n| JobDocument::parse(&n.data).ok());
+        let taken_back = stored.is_some_and(|s| s.disabled) && !effective.disabled;
+        let wanted = if effective.disabled { "DISABLED" } else { "ENABLED" };
+        match self.view.server(ip) {
+            None => ops.push(Op::create(path, wanted)),
+            Some(ServerState::Garbled) => ops.push(Op::set(path, wanted)),
+            Some(ServerState::Disabled) if taken_back => ops.push(Op::set(path, "ENABLED")),
+            Some(ServerState::Disabled) => out.note(Note::KeptDisabled { server: ip.clone() }),
+            Some(ServerState::Enabled) => {}
+        }
+    }
+
+    pub(super) fn join_done(&mut self, now: Timestamp, result: StepResult, out: &mut Effects) {
+        match result {
+            StepResult::Committed { .. } => self.joined(now, out),
+            StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
+                self.look_again(now, out);
+            }
+        }
+    }
+
+    fn joined(&mut self, now: Timestamp, out: &mut Effects) {
+        self.life = Life::Joined;
+        self.follow.ask_at = Some(now + limits::LEFT_OUT_WAIT);
+        out.note(Note::Joined { instance: self.id().to_owned(), next: self.schedule.next_due });
+    }
+
+    /// Rule: brings the own server node back when it vanished while we are alive (Java then writes DISABLED).
+    pub(super) fn restore_server(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+        let ip = self.setup.identity.server_ip.clone();
+        if self.life != Life::Joined || !self.view.is_live(self.id()) {
+            return false;
+        }
+        let op = match self.view.server(&ip) {
+            None => Op::create(self.path.server(&ip), "ENABLED"),
+            Some(ServerState::Garbled) => Op::set(self.path.server(&ip), "ENABLED"),
+            Some(ServerState::Enabled | ServerState::Disabled) => return false,
+        };
+        self.commit(Step::Server, vec![Op::Ensure(self.path.servers()), op], out)
+    }
+
+    pub(super) fn housekeeping_done(&mut self, now: Timestamp, result: StepResult, out: &mut Effects) {
+        if !matches!(result, StepResult::Committed { .. }) {
+            self.look_again(now, out);
+        }
+    }
+
+    /// Rule: leaves once nothing runs, or at the deadline.
+    pub(super) fn leave(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        let Life::Leaving { deadline } = self.life else { return false };
+        if now < deadline && !self.busy.is_empty() {
+            return false;
+        }
+        let mut ops = Vec::new();
+        if self.view.instances.get(self.id()).is_some_and(|n| n.owner == self.session_id()) {
+            ops.push(Op::delete(self.path.instance(self.id())));
+        }
+        if self.is_leader() {
+            ops.push(Op::delete(self.path.leader_instance()));
+        }
+        let session = self.session_id();
+        ops.extend(self.items.keys().map(|item| Op::delete(self.path.item_claim(*item, session))));
+        // What still runs is cut off by the end of the process. With failover its mark lets another one take it over.
+        let cut = |b: &Busy| b.mark == Mark::Ephemeral && b.session == session && b.phase != Phase::Unsettled;
+        let cut_off = self.busy.iter().filter(|(_, b)| cut(b));
+        ops.extend(cut_off.map(|(item, _)| Op::delete(self.path.item_running(*item))));
+        if ops.is_empty() {
+            self.left(self.leave_reason(), out);
+            return true;
+        }
+        self.leave_with(ops, out)
+    }
+
+    fn leave_with(&mut self, ops: Vec<Op>, out: &mut Effects) -> bool {
+        self.commit(Step::Leave { ops: ops.clone() }, ops, out)
+    }
+
+    fn leave_reason(&self) -> StopReason {
+        let shut_down = self.session.is_some() && !self.view.is_live(self.id());
+        if shut_down { StopReason::ShutDown } else { StopReason::Asked }
+    }
+
+    pub(super) fn leave_done(&mut self, now: Timestamp, mut ops: Vec<Op>, result: StepResult, out: &mut Effects) {
+        match result {
+            StepResult::Refused(refusal) if refusal.reason == Reason::Missing && ops.len() > 1 => {
+                ops.remove(refusal.op);
+                self.leave_with(ops, out);
+            }
+            StepResult::Unknown | StepResult::Failed => self.look_again(now, out),
+            StepResult::Committed { .. } | StepResult::Refused(_) | StepResult::Answers(_) => {
+                let reason = self.leave_reason();
+                self.left(reason, out);
+            }
+        }
+    }
+
+    /// Rule, of the leader: takes away nodes of servers that have no instance, and the `disabled` of a configuration whose
+    /// servers somebody has enabled.
+    pub(super) fn tidy(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        if !self.is_leader() || self.is_held() {
+            return false;
+        }
+        let enabled = |ip: &String| self.view.server(ip) == Some(ServerState::Enabled);
+        if self.config.as_ref().is_some_and(|c| c.disabled)
+            && self.view.servers.keys().all(enabled)
+            && let Some(node) = &self.view.config
+            && let Ok(mut document) = JobDocument::parse(&node.data)
+        {
+            document.disabled = false;
+            let data = document.to_yaml().into_bytes();
+            let op = Op::Set { path: self.path.config(), data, version: Some(node.version) };
+            out.note(Note::EnabledAgain);
+            return self.commit(Step::Tidy, vec![op], out);
+        }
+        let has_instance = |ip: &str| self.view.instances.keys().any(|id| id.split("@-@").next() == Some(ip));
+        let dead: Vec<String> =
+            self.view.servers.keys().filter(|ip| !has_instance(ip) && enabled(ip)).cloned().collect();
+        self.servers_dead_since.retain(|ip, _| dead.contains(ip));
+        for ip in &dead {
+            self.servers_dead_since.entry(ip.clone()).or_insert(now);
+        }
+        let old = self.servers_dead_since.iter().find(|(_, since)| **since + SERVER_REST <= now);
+        let Some((ip, _)) = old.map(|(ip, since)| (ip.clone(), *since)) else { return false };
+        self.servers_dead_since.remove(&ip);
+        let Some(node) = self.view.servers.get(&ip) else { return false };
+        let op = Op::Delete { path: self.path.server(&ip), version: Some(node.version) };
+        out.push(Effect::Note(Note::RemovedServer { server: ip }));
+        self.commit(Step::Tidy, vec![op], out)
+    }
+
+    pub(super) fn tidy_at(&self) -> Option<Timestamp> {
+        self.servers_dead_since.values().min().map(|since| *since + SERVER_REST)
+    }
+}
+
+/// How long a server may be without an instance before its node goes: a restart of the process must not lose it.
+const SERVER_REST: Duration = Duration::from_secs(600);

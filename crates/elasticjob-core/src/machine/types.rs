@@ -1,0 +1,451 @@
+//! What goes into a machine, what comes out of it, and what it remembers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{JobConfig, ZoneLookup};
+use crate::limits;
+use crate::shard::ShardingStrategy;
+use crate::time::Timestamp;
+use crate::tree::{Node, Op, Refusal};
+use crate::view::{Answer, JobView, Query};
+use crate::wire::JobDocument;
+
+use super::Note;
+
+/// Who this process is, the same for all of its jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// `<ip>@-@<number>`.
+    pub id: String,
+    /// The server's IP.
+    pub server_ip: String,
+}
+
+/// What a start of a job brings along.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The configuration of this start; used when none is stored, or when it says `overwrite`.
+    pub document: JobDocument,
+    /// The class text at `/<job>`: a start with another one is refused.
+    pub class: String,
+    /// Whether the job runs only when it is triggered.
+    pub one_off: bool,
+    /// Who we are.
+    pub identity: Identity,
+}
+
+/// What all machines of a process share.
+pub struct Surroundings {
+    /// Looks up time zones.
+    pub zones: Box<ZoneLookup>,
+    /// The sharding strategies by name.
+    pub strategies: Vec<Arc<dyn ShardingStrategy>>,
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.strategies.iter().map(|s| s.name()).collect();
+        f.debug_struct("Surroundings").field("strategies", &names).finish_non_exhaustive()
+    }
+}
+
+/// A registry step or a latch that was asked for; its answer carries the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepId(pub u64);
+
+/// A run: the items that were begun together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(pub u64);
+
+/// What a machine is told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// The time that [`super::JobMachine::next_wakeup`] named has come, or may have.
+    Woke,
+    /// Nodes were seen to change; `None` for a missing one.
+    Changed(Vec<(String, Option<Node>)>),
+    /// The connection to the registry is lost; the session may live on.
+    SessionLost,
+    /// There is a connection: with the session of before or a new one. The watches are set, the picture is fresh.
+    SessionBack {
+        /// The session.
+        session: u64,
+        /// After how long without contact the registry ends it.
+        timeout: Duration,
+        /// The picture.
+        view: Box<JobView>,
+    },
+    /// The picture that [`Effect::Reload`] asked for.
+    Reloaded(Box<JobView>),
+    /// A commit or a read has ended.
+    Done(StepId, StepResult),
+    /// A latch is held, by that node; or could not be had.
+    Latched(StepId, Option<String>),
+    /// One item of a run has ended, in whatever way.
+    ItemEnded {
+        /// The run.
+        run: RunId,
+        /// The item.
+        item: u32,
+        /// Whether it failed.
+        failed: bool,
+    },
+    /// Leave: begin nothing, let what runs end until then, take the nodes away.
+    Stop {
+        /// When to leave even though items are running.
+        deadline: Timestamp,
+    },
+    /// The difference to the registry's clock.
+    ClockChecked(Duration),
+}
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepResult {
+    /// The transaction was carried out, in time for its session to be alive now.
+    Committed {
+        /// Its number.
+        zxid: i64,
+    },
+    /// The transaction was not carried out, since one of its operations could not be.
+    Refused(Refusal),
+    /// Nobody knows whether it was carried out.
+    Unknown,
+    /// It was not carried out.
+    Failed,
+    /// The answers of a read, one for each query.
+    Answers(Vec<Answer>),
+}
+
+/// What a machine wants done.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Carry out one transaction in the current session.
+    Commit(StepId, Vec<Op>),
+    /// Read, behind every commit of ours that came before.
+    Read(StepId, Vec<Query>),
+    /// Get a latch: a place in the queue below that path, held when it is the first.
+    Latch(StepId, String),
+    /// Give a latch back, or the place in its queue.
+    Unlatch(StepId, Option<String>),
+    /// Tell every change of these nodes.
+    Watch(Vec<String>),
+    /// Stop telling.
+    Unwatch(Vec<String>),
+    /// Read the whole picture anew.
+    Reload,
+    /// Compare the clocks.
+    CheckClock,
+    /// Run items.
+    Run(Run),
+    /// Tell people.
+    Note(Note),
+    /// The machine has left.
+    Stop(StopReason),
+}
+
+/// Why a machine has left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// It was asked to.
+    Asked,
+    /// Its instance node was deleted: the operation "shutdown" or "remove".
+    ShutDown,
+    /// It must not start: another class is stored, or its own configuration is wrong.
+    Refused(String),
+}
+
+/// Why a run was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// An instance died while it was running these items.
+    Failover,
+    /// The schedule.
+    Schedule,
+    /// A firing was missed and is caught up.
+    Misfire,
+    /// Somebody asked for it.
+    Trigger,
+}
+
+impl Source {
+    /// The word for logs and for scripts.
+    pub fn word(self) -> &'static str {
+        match self {
+            Source::Failover => "failover",
+            Source::Schedule => "schedule",
+            Source::Misfire => "misfire",
+            Source::Trigger => "trigger",
+        }
+    }
+}
+
+/// Items to run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its number.
+    pub id: RunId,
+    /// Java's id of the task.
+    pub task_id: String,
+    /// The due time that it stands for.
+    pub due: Timestamp,
+    /// Why.
+    pub source: Source,
+    /// The configuration at its begin.
+    pub config: Arc<JobConfig>,
+    /// What to run.
+    pub items: Vec<RunItem>,
+}
+
+/// One item of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunItem {
+    /// The item.
+    pub item: u32,
+    /// The number of the transaction that began it: later begins of this item have higher ones, in the whole cluster.
+    pub fencing_token: i64,
+}
+
+/// A begin as it was asked for.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    pub(super) run: RunId,
+    pub(super) due: Timestamp,
+    pub(super) source: Source,
+    pub(super) items: Vec<u32>,
+    /// The operations of each item, by their place in the transaction.
+    pub(super) spans: Vec<(u32, std::ops::Range<usize>)>,
+    pub(super) ops: Vec<Op>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Waiting,
+    Joining,
+    Joined,
+    Leaving { deadline: Timestamp },
+    Left,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Session {
+    pub(super) id: u64,
+    pub(super) timeout: Duration,
+}
+
+/// The clockwork of a job.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Schedule {
+    pub(super) next_due: Option<Timestamp>,
+    /// The latest due time that has passed since the machine knows the schedule.
+    pub(super) last_due: Option<Timestamp>,
+    /// Due times up to here are nobody's business any more: from before the start, or given up.
+    pub(super) floor: Timestamp,
+    pub(super) last_tick: Timestamp,
+    pub(super) cron: Option<(String, String)>,
+}
+
+/// An item of ours.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) owner_version: i32,
+    pub(super) ledger_version: i32,
+    /// Due times up to here were begun, or are given up.
+    pub(super) accounted: Timestamp,
+    pub(super) disabled: bool,
+    /// Who took it over.
+    pub(super) taken_by: Option<String>,
+    /// Whether its `misfire` node stands there.
+    pub(super) misfire_node: bool,
+    /// A missed due time that is to be caught up.
+    pub(super) missed: Option<Timestamp>,
+    pub(super) triggered: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The begin is under way.
+    Beginning,
+    /// Nobody knows whether the begin was carried out.
+    Unsettled,
+    /// User code runs.
+    Running,
+    /// It has ended; the mark is still there.
+    Ended { at: Timestamp },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Busy {
+    pub(super) run: RunId,
+    pub(super) due: Timestamp,
+    pub(super) source: Source,
+    pub(super) phase: Phase,
+    pub(super) token: i64,
+    /// The text of the ledger that its begin writes.
+    pub(super) ledger: String,
+    pub(super) taken: bool,
+    /// Whether `running` was created, and whether persistent.
+    pub(super) mark: Mark,
+    /// The session of the mark.
+    pub(super) session: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    None,
+    Ephemeral,
+    Persistent,
+}
+
+/// A `running` mark of somebody else.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Blocked {
+    /// Whether it is to be read (again).
+    pub(super) inspect: bool,
+    /// When its owner was first found missing.
+    pub(super) orphan_since: Option<Timestamp>,
+}
+
+/// Taking in what a leader assigned.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Follow {
+    /// The assignment must be read again.
+    pub(super) stale: bool,
+    /// Since when the assignment is not settled.
+    pub(super) unsettled_since: Option<Timestamp>,
+    /// The owners as they were last read.
+    pub(super) owners: BTreeMap<u32, String>,
+    /// Whether `owners` was read at all in this session.
+    pub(super) known: bool,
+    /// The firing that waits for the assignment waits until then.
+    pub(super) hold_until: Option<Timestamp>,
+    /// When to ask for items that we were not given.
+    pub(super) ask_at: Option<Timestamp>,
+    pub(super) asked: bool,
+    /// Of each item the owner before, and since when that one cannot have begun it.
+    pub(super) handover: BTreeMap<u32, (Option<String>, Timestamp)>,
+    /// Whether the items were told to people.
+    pub(super) told: bool,
+    /// A trigger came while the assignment was not settled.
+    pub(super) trigger_held: bool,
+}
+
+impl Follow {
+    pub(super) fn wake_at(&self) -> Option<Timestamp> {
+        self.hold_until.into_iter().chain(self.ask_at.filter(|_| !self.asked)).min()
+    }
+}
+
+/// What a leader knows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lead {
+    /// What the current assignment was made from.
+    pub(super) basis: Option<Basis>,
+    /// When to go on with a resharding.
+    pub(super) at: Option<Timestamp>,
+    /// Whether `necessary` needs not be written: a resharding has just been.
+    pub(super) direct_until: Option<Timestamp>,
+    /// Items that stayed with their owner because they were running.
+    pub(super) kept: BTreeSet<u32>,
+    /// One of them has ended: divide again.
+    pub(super) forced: bool,
+}
+
+impl Lead {
+    pub(super) fn wake_at(&self) -> Option<Timestamp> {
+        self.at
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Basis {
+    pub(super) available: Vec<String>,
+    pub(super) total: u32,
+    pub(super) strategy: String,
+}
+
+/// A resharding while its picture is read.
+#[derive(Clone, Debug)]
+pub(super) struct Survey {
+    pub(super) basis: Basis,
+    pub(super) queries: Vec<Query>,
+    pub(super) answers: Vec<Answer>,
+}
+
+/// A resharding while it is committed.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) basis: Basis,
+    pub(super) old: BTreeMap<u32, String>,
+    pub(super) new: BTreeMap<u32, String>,
+    pub(super) kept: BTreeSet<u32>,
+    pub(super) parts: Vec<Vec<Op>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Election,
+    TakeOver,
+    LateRelease,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Latch {
+    pub(super) id: StepId,
+    pub(super) purpose: Purpose,
+    pub(super) node: Option<String>,
+}
+
+/// The registry step that is under way, with what its end needs to know.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Join,
+    Leave { ops: Vec<Op> },
+    Server,
+    Tidy,
+    Elect { latch: String },
+    Abdicate,
+    ReadOwners,
+    Claim { own: Vec<u32>, ops: Vec<Op> },
+    ReadOwn { own: Vec<u32> },
+    Flag,
+    AskForItems,
+    Survey(Box<Survey>),
+    Reshard(Box<Plan>),
+    Begin(Box<Begun>),
+    Settle { items: Vec<u32> },
+    Release { items: Vec<u32>, ops: Vec<Op> },
+    ReadLate { item: u32, latch: String },
+    ReleaseLate { item: u32, latch: String },
+    Mark { items: Vec<u32>, ops: Vec<Op> },
+    Misfire { items: Vec<u32>, ops: Vec<Op> },
+    Trigger,
+    Inspect { item: u32 },
+    ClearMark { item: u32, of: String },
+    FindOrphans { items: Vec<u32> },
+    ReadOrphan { item: u32, latch: String },
+    TakeOver { item: u32, latch: String, ledger: (i32, Timestamp), dead: String },
+}
+
+/// Effects in the order in which they are to be done.
+#[derive(Debug, Default)]
+pub(super) struct Effects(pub(super) Vec<Effect>);
+
+impl Effects {
+    pub(super) fn push(&mut self, effect: Effect) {
+        self.0.push(effect);
+    }
+
+    pub(super) fn note(&mut self, note: Note) {
+        self.0.push(Effect::Note(note));
+    }
+}
+
+impl Blocked {
+    pub(super) fn look_at(&self) -> Option<Timestamp> {
+        self.orphan_since.map(|t| t + limits::SECOND_LOOK)
+    }
+}

@@ -1,0 +1,211 @@
+//! One job's subtree as the machine keeps it: what decides, and nothing else. `running` nodes are not part of it, since
+//! watching them tells every instance of every run (ARCHITECTURE.md, "Decide from the mirror").
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::path::{JobPath, Place};
+use crate::shard::descending;
+use crate::tree::Node;
+use crate::wire::{InstanceNode, parse_instance};
+
+/// A question to the registry.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Query {
+    /// The node of that path.
+    Node(String),
+    /// The names of its children.
+    Children(String),
+}
+
+/// The answer to a [`Query`]; `None` when the node is missing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Of [`Query::Node`].
+    Node(Option<Node>),
+    /// Of [`Query::Children`].
+    Children(Option<Vec<String>>),
+}
+
+impl Answer {
+    /// The node that was asked for.
+    pub fn node(&self) -> Option<&Node> {
+        match self {
+            Answer::Node(node) => node.as_ref(),
+            Answer::Children(_) => None,
+        }
+    }
+
+    /// The children that were asked for, none for a missing node.
+    pub fn children(&self) -> &[String] {
+        match self {
+            Answer::Children(Some(names)) => names,
+            Answer::Children(None) | Answer::Node(_) => &[],
+        }
+    }
+}
+
+/// What a server node says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerState {
+    /// `ENABLED`.
+    Enabled,
+    /// `DISABLED`.
+    Disabled,
+    /// Any other text, which counts as not enabled, as in Java.
+    Garbled,
+}
+
+/// The picture of one job.
+#[derive(Clone, Debug, Default)]
+pub struct JobView {
+    /// `/<job>`.
+    pub root: Option<Node>,
+    /// `config`.
+    pub config: Option<Node>,
+    /// Whether `servers` stands there.
+    pub has_servers: bool,
+    /// `servers/<ip>`.
+    pub servers: BTreeMap<String, Node>,
+    /// Whether `instances` stands there.
+    pub has_instances: bool,
+    /// `instances/<id>`.
+    pub instances: BTreeMap<String, Node>,
+    /// `leader/election/instance`.
+    pub leader: Option<Node>,
+    /// `leader/sharding/necessary`.
+    pub necessary: Option<Node>,
+    /// `leader/sharding/processing`.
+    pub processing: Option<Node>,
+    /// `leader/failover/items/<item>`.
+    pub failover_items: BTreeSet<u32>,
+    /// `trigger/<id>`.
+    pub triggers: BTreeSet<String>,
+}
+
+impl JobView {
+    /// The first questions for a picture; the answers say which further ones are needed.
+    pub fn first_queries(path: &JobPath) -> Vec<Query> {
+        vec![
+            Query::Node(path.root().to_owned()),
+            Query::Node(path.config()),
+            Query::Children(path.servers()),
+            Query::Children(path.instances()),
+            Query::Node(path.leader_instance()),
+            Query::Node(path.necessary()),
+            Query::Node(path.processing()),
+            Query::Children(path.failover_items()),
+            Query::Children(path.triggers()),
+        ]
+    }
+
+    /// The second questions: the nodes behind the names that the first answers gave.
+    pub fn second_queries(path: &JobPath, first: &[Answer]) -> Vec<Query> {
+        let names = |index: usize| first.get(index).map(Answer::children).unwrap_or_default();
+        let servers = names(2).iter().map(|ip| Query::Node(path.server(ip)));
+        servers.chain(names(3).iter().map(|id| Query::Node(path.instance(id)))).collect()
+    }
+
+    /// Puts the answers together.
+    pub fn build(path: &JobPath, first: &[Answer], second: &[(Query, Answer)]) -> JobView {
+        let node = |index: usize| first.get(index).and_then(Answer::node).cloned();
+        let names = |index: usize| first.get(index).map(Answer::children).unwrap_or_default();
+        let exists = |index: usize| matches!(first.get(index), Some(Answer::Children(Some(_))));
+        let mut view = JobView {
+            root: node(0),
+            config: node(1),
+            has_servers: exists(2),
+            has_instances: exists(3),
+            leader: node(4),
+            necessary: node(5),
+            processing: node(6),
+            failover_items: names(7).iter().filter_map(|n| crate::path::parse_item(n)).collect(),
+            triggers: names(8).iter().cloned().collect(),
+            ..JobView::default()
+        };
+        for (query, answer) in second {
+            if let Query::Node(at) = query {
+                view.apply(path, at, answer.node().cloned());
+            }
+        }
+        view
+    }
+
+    /// Takes one change in. Of two reads of one node the later write stays.
+    pub fn apply(&mut self, path: &JobPath, at: &str, node: Option<Node>) {
+        match path.place(at) {
+            Some(Place::Root) => replace(&mut self.root, node),
+            Some(Place::Config) => replace(&mut self.config, node),
+            Some(Place::Server(ip)) => replace_in(&mut self.servers, ip, node),
+            Some(Place::Instance(id)) => replace_in(&mut self.instances, id, node),
+            Some(Place::Leader) => replace(&mut self.leader, node),
+            Some(Place::Necessary) => replace(&mut self.necessary, node),
+            Some(Place::Processing) => replace(&mut self.processing, node),
+            Some(Place::FailoverItem(item)) => {
+                if node.is_some() {
+                    self.failover_items.insert(item);
+                } else {
+                    self.failover_items.remove(&item);
+                }
+            }
+            Some(Place::Trigger(id)) => {
+                if node.is_some() {
+                    self.triggers.insert(id.to_owned());
+                } else {
+                    self.triggers.remove(id);
+                }
+            }
+            Some(Place::ItemDisabled(_) | Place::ItemFailover(_) | Place::ItemRunning(_) | Place::Other) | None => {}
+        }
+        self.has_servers |= !self.servers.is_empty();
+        self.has_instances |= !self.instances.is_empty();
+    }
+
+    /// What the server's node says; `None` when it is missing.
+    pub fn server(&self, ip: &str) -> Option<ServerState> {
+        let node = self.servers.get(ip)?;
+        Some(match node.data.as_ref() {
+            b"ENABLED" => ServerState::Enabled,
+            b"DISABLED" => ServerState::Disabled,
+            _ => ServerState::Garbled,
+        })
+    }
+
+    /// The instances that may get items: their node is readable and their server is enabled. In descending order of their
+    /// ids, as strategies take them.
+    pub fn available(&self) -> Vec<String> {
+        let enabled = |node: &InstanceNode| self.server(&node.server_ip) == Some(ServerState::Enabled);
+        let readable = |(id, node): (&String, &Node)| {
+            parse_instance(&node.data).is_some_and(|n| enabled(&n)).then(|| id.clone())
+        };
+        descending(self.instances.iter().filter_map(readable).collect())
+    }
+
+    /// Whether an instance of that id is registered.
+    pub fn is_live(&self, id: &str) -> bool {
+        self.instances.contains_key(id)
+    }
+
+    /// The leader's id.
+    pub fn leader_id(&self) -> Option<String> {
+        self.leader.as_ref().map(Node::text)
+    }
+}
+
+fn replace(slot: &mut Option<Node>, node: Option<Node>) {
+    match (&slot, &node) {
+        (Some(old), Some(new)) if new.mzxid < old.mzxid => {}
+        _ => *slot = node,
+    }
+}
+
+fn replace_in(map: &mut BTreeMap<String, Node>, key: &str, node: Option<Node>) {
+    match node {
+        Some(node) if map.get(key).is_some_and(|old| node.mzxid < old.mzxid) => {}
+        Some(node) => {
+            map.insert(key.to_owned(), node);
+        }
+        None => {
+            map.remove(key);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Java's texts, exactly: the stored configuration, instance nodes, task ids, the context as JSON; and our one addition,
+//! the ledger of an item. Nothing else of the project knows how they look.
+
+mod context;
+mod emit;
+mod instance;
+mod job_document;
+mod ledger;
+mod task_id;
+pub mod yaml;
+
+pub use context::{ContextFields, context_json};
+pub use instance::{InstanceNode, instance_yaml, is_server_ip, parse_instance};
+pub use job_document::{DocumentError, JobDocument};
+pub use ledger::Ledger;
+pub use task_id::task_id;

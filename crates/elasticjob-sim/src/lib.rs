@@ -1,0 +1,11 @@
+//! Clusters in a box: the very machines that ship, on one simulated registry, in virtual time.
+//!
+//! Everything comes from one seed: latencies, run times, faults. [`World`] runs a cluster and keeps a [`Journal`] of what
+//! ran where; the tests of this crate judge journals and registries. The fault library, the oracle as a crate of its own
+//! and the `fuzz` command build on this.
+
+mod chance;
+mod world;
+
+pub use chance::Chance;
+pub use world::{Entry, Fault, Journal, Options, World};

@@ -1,0 +1,233 @@
+//! Clusters that are started, cut, killed and paused, each repeatable from its seed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use elasticjob_core::machine::Source;
+use elasticjob_core::path::JobPath;
+use elasticjob_core::time::Timestamp;
+use elasticjob_core::tree::Op;
+use elasticjob_core::wire::JobDocument;
+use elasticjob_sim::{Chance, Entry, Fault, Options, World};
+
+const SESSION: Duration = Duration::from_secs(4);
+
+fn document(items: u32) -> JobDocument {
+    let mut document = JobDocument::new("job", items);
+    document.cron = Some("* * * * * ?".into());
+    document
+}
+
+fn options(seed: u64, document: JobDocument, instances: usize) -> Options {
+    Options { seed, document, instances, session_timeout: SESSION, run_millis: (5, 300) }
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Two runs of one item overlap only where the session of the first one was over.
+fn assert_no_overlap(world: &World, seed: u64) {
+    let mut by_item: BTreeMap<u32, Vec<&Entry>> = BTreeMap::new();
+    for entry in world.journal() {
+        by_item.entry(entry.item).or_default().push(entry);
+    }
+    for (item, mut runs) in by_item {
+        runs.sort_by_key(|r| r.start);
+        for pair in runs.windows(2) {
+            let until = pair[0].end.into_iter().chain(pair[0].lease_end).min();
+            let over = until.is_some_and(|until| until <= pair[1].start);
+            assert!(over, "seed {seed}: item {item} ran twice at once:\n{:?}\n{:?}\n{}", pair[0], pair[1], world.story());
+            assert!(
+                pair[0].token < pair[1].token,
+                "seed {seed}: item {item}: fencing tokens must rise:\n{:?}\n{:?}",
+                pair[0],
+                pair[1]
+            );
+        }
+    }
+}
+
+/// How often each due time of an item was begun, by schedule or catch-up.
+fn begun(world: &World, item: u32) -> BTreeMap<Timestamp, u32> {
+    let mut count = BTreeMap::new();
+    for entry in world.journal().iter().filter(|e| e.item == item) {
+        if matches!(entry.source, Source::Schedule | Source::Misfire) {
+            *count.entry(entry.due).or_default() += 1;
+        }
+    }
+    count
+}
+
+fn assert_each_second_once(world: &World, items: u32, from: Duration, to: Duration, seed: u64) {
+    for item in 0..items {
+        let begun = begun(world, item);
+        for second in from.as_secs()..to.as_secs() {
+            let due = World::moment(secs(second));
+            let times = begun.get(&due).copied().unwrap_or_default();
+            assert_eq!(times, 1, "seed {seed}: item {item} at second {second}\n{}\n{}", world.story(), world.dump());
+        }
+    }
+}
+
+#[test]
+fn without_faults_each_due_time_is_begun_exactly_once_also_while_instances_join() {
+    for seed in 0..200 {
+        let mut world = World::new(options(seed, document(6), 3));
+        world.run_until(secs(12));
+        assert_no_overlap(&world, seed);
+        assert_each_second_once(&world, 6, secs(5), secs(11), seed);
+    }
+}
+
+#[test]
+fn an_instance_that_leaves_or_comes_back_costs_no_firing() {
+    for seed in 0..100 {
+        let mut world = World::new(options(seed, document(6), 3));
+        world.strike(Duration::from_millis(6_000 + seed * 37 % 1_000), 1, Fault::Stop);
+        world.run_until(secs(15));
+        assert_no_overlap(&world, seed);
+        assert_each_second_once(&world, 6, secs(5), secs(13), seed);
+    }
+}
+
+#[test]
+fn short_cuts_of_the_link_lose_nothing_but_the_firings_within() {
+    for seed in 0..200 {
+        let mut world = World::new(options(seed, document(4), 2));
+        let mut chance = Chance::new(seed ^ 77);
+        let cut = Duration::from_millis(chance.between(100, 3_500));
+        world.strike(Duration::from_millis(chance.between(5_000, 6_000)), 0, Fault::Cut(cut));
+        world.run_until(secs(16));
+        assert_no_overlap(&world, seed);
+        assert_each_second_once(&world, 4, secs(11), secs(15), seed);
+    }
+}
+
+#[test]
+fn the_items_of_a_killed_instance_go_on_elsewhere() {
+    for seed in 0..200 {
+        let mut failover = document(6);
+        failover.failover = seed % 2 == 0;
+        let mut world = World::new(options(seed, failover, 3));
+        let restart = (seed % 3 == 0).then_some(Duration::from_millis(2_500));
+        world.strike(Duration::from_millis(6_000 + seed * 53 % 1_000), 0, Fault::Crash { restart });
+        world.run_until(secs(20));
+        assert_no_overlap(&world, seed);
+        assert_each_second_once(&world, 6, secs(14), secs(19), seed);
+    }
+}
+
+#[test]
+fn what_a_dead_instance_was_running_is_taken_over_exactly_once_and_in_time() {
+    let mut taken = 0;
+    for seed in 0..100 {
+        let mut failover = document(3);
+        failover.failover = true;
+        failover.cron = Some("0/20 * * * * ?".into());
+        let mut world = World::new(Options { run_millis: (9_000, 9_500), ..options(seed, failover, 3) });
+        // The start is at second 20 of its minute: all items begin at second 40.
+        let killed = Duration::from_millis(22_000 + seed * 71 % 5_000);
+        world.strike(killed, 0, Fault::Crash { restart: None });
+        world.run_until(secs(39));
+        assert_no_overlap(&world, seed);
+        for entry in world.journal().iter().filter(|e| e.process == 0 && e.end.is_none()) {
+            let again: Vec<&Entry> =
+                world.journal().iter().filter(|e| e.item == entry.item && e.source == Source::Failover).collect();
+            assert_eq!(again.len(), 1, "seed {seed}: item {}\n{}", entry.item, world.story());
+            let bound = World::moment(killed) + SESSION + secs(1);
+            assert!(again[0].start <= bound, "seed {seed}: too late: {:?}", again[0]);
+            assert_eq!(again[0].due, entry.due);
+            taken += 1;
+        }
+    }
+    assert!(taken >= 80, "{taken} takeovers");
+}
+
+#[test]
+fn a_pause_longer_than_the_session_starts_nothing_that_was_lost() {
+    for seed in 0..200 {
+        let mut failover = document(4);
+        failover.failover = seed % 2 == 1;
+        let mut world = World::new(options(seed, failover, 2));
+        let mut chance = Chance::new(seed ^ 99);
+        let begin = chance.between(5_000, 6_000);
+        world.strike(Duration::from_millis(begin), 0, Fault::Pause(SESSION * 3));
+        world.run_until(secs(30));
+        assert_no_overlap(&world, seed);
+        assert_each_second_once(&world, 4, secs(23), secs(29), seed);
+    }
+}
+
+#[test]
+fn long_runs_are_caught_up_once_and_never_overlap() {
+    for seed in 0..50 {
+        let mut world = World::new(Options { run_millis: (1_200, 2_700), ..options(seed, document(3), 2) });
+        world.run_until(secs(30));
+        assert_no_overlap(&world, seed);
+        for item in 0..3 {
+            let caught_up = world.journal().iter().filter(|e| e.item == item && e.source == Source::Misfire).count();
+            assert!(caught_up >= 5, "seed {seed}: item {item} was caught up {caught_up} times\n{}", world.story());
+        }
+    }
+}
+
+#[test]
+fn planted_marks_of_nobody_do_not_stop_an_item_for_ten_seconds() {
+    let path = JobPath::new("job");
+    let ghost = "10.9.9.9@-@1";
+    let marks: Vec<(&str, Vec<Op>)> = vec![
+        ("running", vec![Op::create(path.item_running(0), ghost)]),
+        ("failover", vec![Op::create(path.item_failover(0), ghost)]),
+        ("failovering", vec![Op::create(path.item_failovering(0), ghost)]),
+        ("misfire", vec![Op::create(path.item_misfire(0), "")]),
+        ("failover items", vec![
+            Op::Ensure(path.below("leader/failover")),
+            Op::Ensure(path.failover_items()),
+            Op::create(path.failover_item(0), ""),
+        ]),
+        ("processing", vec![Op::create(path.processing(), "")]),
+        ("necessary", vec![Op::create(path.necessary(), "")]),
+        ("leader", vec![Op::delete(path.leader_instance()), Op::create(path.leader_instance(), ghost)]),
+        ("trigger", vec![Op::Ensure(path.triggers()), Op::create(path.trigger(ghost), "")]),
+        ("server", vec![Op::create(path.server("10.9.9.9"), "ENABLED")]),
+    ];
+    for (name, ops) in marks {
+        for failover in [false, true] {
+            for seed in 0..10 {
+                let mut document = document(2);
+                document.failover = failover;
+                let mut world = World::new(options(seed, document, 2));
+                world.strike(Duration::from_millis(6_400), 0, Fault::Operator(ops.clone()));
+                world.run_until(secs(25));
+                assert_no_overlap(&world, seed);
+                for item in 0..2 {
+                    let late = World::moment(secs(16));
+                    let runs = world.journal().iter().filter(|e| e.item == item && e.start > late).count();
+                    assert!(runs >= 8, "{name}, failover {failover}, seed {seed}: item {item} ran {runs} times\n{}\n{}", world.story(), world.dump());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_idle_cluster_asks_nothing_and_a_run_costs_two_requests() {
+    let mut world = World::new(options(7, document(4), 2));
+    world.run_until(secs(10));
+    let (requests, runs) = (world.requests(), world.journal().len());
+    world.run_until(secs(20));
+    // Two instances, one run each a second, two requests a run; ended items of one run may be released in two parts.
+    let runs = (world.journal().len() - runs) / 2;
+    let requests = world.requests() - requests;
+    assert!(requests <= 3 * runs as u64, "{requests} requests for {runs} runs");
+
+    let mut daily = document(4);
+    daily.cron = Some("0 0 3 * * ?".into());
+    daily.reconcile_interval_minutes = 0;
+    let mut world = World::new(options(7, daily, 2));
+    world.run_until(secs(20));
+    let requests = world.requests();
+    world.run_until(secs(3_000));
+    assert_eq!(world.requests(), requests, "an idle job asks nothing");
+}

@@ -1,1 +1,189 @@
+//! The registries in which the instances of a job meet, behind one trait: [`zookeeper`], [`embedded`] (one file), and
+//! [`memory`]. No code outside of this crate knows which one it has; [`conformance`] holds them to one contract.
 
+mod clock;
+pub mod conformance;
+pub mod embedded;
+mod error;
+mod local;
+pub mod memory;
+mod url;
+pub mod zookeeper;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elasticjob_core::tree::{Event, Op, Refusal};
+use elasticjob_core::view::{Answer, Query};
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+
+pub use error::Error;
+pub use url::RegistryUrl;
+
+/// A connection to a registry: a tree of small nodes with sessions, ephemeral nodes, transactions and watches, as
+/// ZooKeeper has it.
+///
+/// To be correct an implementation must keep these promises; [`conformance`] checks them:
+///
+/// - Paths begin with `/` and are relative to a namespace. Data is a byte string, empty at least.
+/// - Requests of one connection are carried out in the order in which they were made: a read sees every commit of the same
+///   connection that was made before it.
+/// - A commit is all or nothing, but for [`Op::Ensure`]. It belongs to the session that it names: it is never carried out in
+///   another one. What the registry has refused did not happen; what was answered too late for its session to be alive
+///   surely is [`Outcome::Unknown`].
+/// - Ephemeral nodes go when their session ends, and not before. A session outlives a broken connection by its time-out.
+/// - A watch tells every change after it was set, in the order of the changes, until the link goes down. After that it is
+///   void: the user sets it again when the link is up, and reads what it watches.
+pub trait Registry: fmt::Debug + Send + Sync + 'static {
+    /// Reads nodes and names of children, one answer for each query, in order.
+    ///
+    /// # Errors
+    ///
+    /// The registry cannot be reached, or refuses the access. A missing node is no error.
+    fn read(&self, queries: Vec<Query>) -> BoxFuture<'_, Result<Vec<Answer>, Error>>;
+
+    /// Carries one transaction out, in that session.
+    fn commit(&self, session: u64, ops: Vec<Op>) -> BoxFuture<'_, Outcome>;
+
+    /// Creates an ephemeral node whose name is `prefix` and ten digits that rise with each one below the same parent.
+    /// `parents` are created first where they are missing, the outermost first; they may vanish again when empty.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Registry::read`]; [`Error::Missing`] when the parent of the first parent is not there.
+    fn create_sequential(
+        &self,
+        session: u64,
+        parents: Vec<String>,
+        prefix: String,
+    ) -> BoxFuture<'_, Result<String, Error>>;
+
+    /// Sets a watch. It ends with the returned guard, or when the link goes down.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Registry::read`].
+    fn watch(&self, target: Target, sink: Sink) -> BoxFuture<'_, Result<Watch, Error>>;
+
+    /// The state of the link, and every change of it.
+    fn link(&self) -> watch::Receiver<Link>;
+
+    /// Ends the session and the connection.
+    fn close(&self) -> BoxFuture<'_, ()>;
+
+    /// What it is connected to, for people.
+    fn describe(&self) -> String;
+}
+
+/// How a commit ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It was carried out.
+    Committed {
+        /// Its number, higher than that of every one before; 0 when no operation wrote data.
+        zxid: i64,
+    },
+    /// It was not, since one of its operations could not be.
+    Refused(Refusal),
+    /// Nobody knows whether it was.
+    Unknown,
+    /// It was not carried out, and will not be.
+    Failed(Error),
+}
+
+/// The link to a registry.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Link {
+    /// There is none, for that reason. The session of before may live on.
+    Down(String),
+    /// There is one.
+    Up {
+        /// The session; another one than before when that has ended.
+        session: u64,
+        /// After how long without contact the registry ends it.
+        timeout: Duration,
+        /// Counts the links: each is a new one, although the session may be the same.
+        epoch: u64,
+    },
+    /// It was closed by us.
+    Closed,
+}
+
+/// What a watch is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// One node: its creation, its data, its deletion, and its children's coming and going.
+    Node(String),
+    /// A node and all below: creation, data and deletion of each.
+    Subtree(String),
+}
+
+impl Target {
+    /// The node that it begins at.
+    pub fn path(&self) -> &str {
+        match self {
+            Target::Node(path) | Target::Subtree(path) => path,
+        }
+    }
+}
+
+/// Takes the events of a watch. It is called where events come in, so it must not wait.
+pub type Sink = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// A watch that is set; it ends when this is dropped.
+pub struct Watch(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl Watch {
+    /// A guard that calls `end` when it is dropped.
+    pub fn new(end: impl FnOnce() + Send + Sync + 'static) -> Watch {
+        Watch(Some(Box::new(end)))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(end) = self.0.take() {
+            end();
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
+/// Connects to a registry, by its address:
+///
+/// - `zookeeper://h1:2181,h2:2181/namespace`, with the settings of [`zookeeper::Settings`] as query: `?digest=u:p`
+/// - `embedded:PATH`, which this process then holds
+/// - `memory:`, a fresh one that ends with the last reference
+///
+/// A ZooKeeper that is not there is no error: the link is down until it comes.
+///
+/// # Errors
+///
+/// The address is wrong, or the file cannot be used.
+pub async fn connect(address: &str) -> Result<Arc<dyn Registry>, Error> {
+    Ok(match RegistryUrl::parse(address)? {
+        RegistryUrl::Zookeeper(settings) => Arc::new(zookeeper::Zookeeper::connect(settings)?),
+        RegistryUrl::Embedded(path) => Arc::new(embedded::open(&path)?),
+        RegistryUrl::Memory => Arc::new(memory::Memory::new().connect()),
+    })
+}
+
+/// Connects as a visitor: like [`connect`], but an embedded registry that another process holds is reached through the
+/// socket beside its file.
+///
+/// # Errors
+///
+/// As of [`connect`]; for `embedded:` also when the file does not exist: a visitor makes none.
+pub async fn attach(address: &str) -> Result<Arc<dyn Registry>, Error> {
+    match RegistryUrl::parse(address)? {
+        RegistryUrl::Embedded(path) => embedded::attach(&path).await,
+        RegistryUrl::Zookeeper(_) | RegistryUrl::Memory => connect(address).await,
+    }
+}

@@ -79,7 +79,7 @@ impl JobMachine {
             self.bereaved.insert(id.clone());
         }
         let kept: Vec<String> = self.gone.keys().filter(|id| self.view.is_live(id)).cloned().collect();
-        kept.iter().for_each(|id| drop(self.gone.remove(id)));
+        self.gone.retain(|id, _| !kept.contains(id));
         if !self.lead.kept.is_empty() {
             self.lead.kept.clear();
             self.lead.basis = None;

@@ -1,0 +1,144 @@
+//! The server side of the socket: each connection is a session of its own on the shared tree.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+
+use super::wire::{self, Ask, Reply, Request};
+use crate::local::Store;
+use crate::{Sink, Watch};
+
+/// Replies and events that wait for a slow visitor; one that lets more pile up is cut off.
+const BACKLOG_MAX: usize = 10_000;
+
+/// Serves until it is dropped; then the socket's file goes too.
+#[derive(Debug)]
+pub(super) struct Server {
+    task: tokio::task::JoinHandle<()>,
+    path: PathBuf,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The caller holds the file, so a socket that stands there is a dead one's.
+pub(super) fn serve(store: Arc<Store>, path: &Path) -> io::Result<Server> {
+    let listener = bind(path)?;
+    let task = tokio::spawn(async move {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let store = Arc::clone(&store);
+                    tokio::spawn(async move {
+                        let session = store.open_session();
+                        if let Err(error) = visit(&store, session, stream).await {
+                            tracing::debug!("a visitor of {} left: {error}", store.description());
+                        }
+                        store.close_session(session);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!("{} takes no visitors for a moment: {error}", store.description());
+                    crate::clock::sleep(std::time::Duration::from_secs(1)).await;
+                }
+            }
+        }
+    });
+    Ok(Server { task, path: path.to_owned() })
+}
+
+/// Binds inside a folder of our own and moves the socket to its place, so that it is never there with open rights.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let folder = path.with_extension(format!("{}.tmp", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    let inside = folder.join("s");
+    let bound = UnixListener::bind(&inside).and_then(|listener| {
+        std::fs::set_permissions(&inside, std::fs::Permissions::from_mode(0o600))?;
+        std::fs::rename(&inside, path)?;
+        Ok(listener)
+    });
+    std::fs::remove_dir_all(&folder)?;
+    bound
+}
+
+async fn visit(store: &Arc<Store>, session: u64, stream: UnixStream) -> io::Result<()> {
+    let (mut input, mut output) = stream.into_split();
+    let (replies, mut outgoing) = mpsc::channel::<Reply>(BACKLOG_MAX);
+    let writer = tokio::spawn(async move {
+        while let Some(reply) = outgoing.recv().await {
+            if wire::send(&mut output, &reply).await.is_err() {
+                break;
+            }
+        }
+    });
+    let full = |_| io::Error::other("it does not read its answers");
+    replies.try_send(Reply::Hello { session }).map_err(full)?;
+    let mut watches: HashMap<u64, Watch> = HashMap::new();
+    let ended = loop {
+        let request: Request = match wire::receive(&mut input).await {
+            Ok(request) => request,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break Ok(()),
+            Err(error) => break Err(error),
+        };
+        if matches!(request.ask, Ask::Close) {
+            break Ok(());
+        }
+        let reply = answer(store, session, request, &mut watches, &replies).await;
+        if let Some(reply) = reply
+            && let Err(error) = replies.try_send(reply).map_err(full)
+        {
+            break Err(error);
+        }
+    };
+    drop(watches);
+    writer.abort();
+    ended
+}
+
+async fn answer(
+    store: &Arc<Store>,
+    session: u64,
+    request: Request,
+    watches: &mut HashMap<u64, Watch>,
+    replies: &mpsc::Sender<Reply>,
+) -> Option<Reply> {
+    let id = request.id;
+    Some(match request.ask {
+        Ask::Read(queries) => {
+            let answers = store.read(wire::to_queries(queries));
+            Reply::Read { id, answers: answers.into_iter().map(Into::into).collect() }
+        }
+        Ask::Commit(ops) => {
+            let ops = ops.into_iter().map(Into::into).collect();
+            Reply::Commit { id, outcome: store.commit(session, ops).await.into() }
+        }
+        Ask::Sequential { parents, prefix } => {
+            let path = store.create_sequential(session, &parents, &prefix).await;
+            Reply::Sequential { id, path: path.map_err(|e| e.to_string()) }
+        }
+        Ask::Watch { subtree, path } => {
+            let replies = replies.clone();
+            let sink: Sink = Arc::new(move |event| {
+                let kind = wire::event_kind(event.kind);
+                let _ = replies.try_send(Reply::Event { watch: id, path: event.path, kind });
+            });
+            watches.insert(id, store.watch(wire::target(subtree, path), sink));
+            Reply::Watching { id }
+        }
+        Ask::Unwatch { watch } => {
+            watches.remove(&watch);
+            return None;
+        }
+        Ask::Close => return None,
+    })
+}

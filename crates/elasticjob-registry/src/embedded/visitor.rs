@@ -1,0 +1,216 @@
+//! The other side of the socket: a registry like any other, for commands.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use elasticjob_core::tree::Op;
+use elasticjob_core::view::{Answer, Query};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::wire::{self, Ask, Reply, Request};
+use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch};
+
+/// A visit's session ends with its connection; there is no time-out to wait for.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(super) struct Visitor {
+    shared: Arc<Shared>,
+    next: AtomicU64,
+    description: String,
+}
+
+struct Shared {
+    requests: mpsc::UnboundedSender<Request>,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
+    sinks: Mutex<HashMap<u64, Sink>>,
+    link: watch::Sender<Link>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Visitor {
+    pub(super) async fn connect(file: &Path, socket: &Path) -> Result<Visitor, Error> {
+        let failed = |reason: String| Error::File { path: file.to_owned(), reason };
+        let stream = UnixStream::connect(socket).await.map_err(|e| {
+            failed(format!("another process holds it, and its socket {} cannot be reached: {e}", socket.display()))
+        })?;
+        let (mut input, mut output) = stream.into_split();
+        let hello = wire::receive(&mut input).await.map_err(|e| failed(format!("its holder does not answer: {e}")))?;
+        let Reply::Hello { session } = hello else {
+            return Err(failed("its holder is of another version".into()));
+        };
+        let (requests, mut outgoing) = mpsc::unbounded_channel::<Request>();
+        let shared = Arc::new(Shared {
+            requests,
+            waiting: Mutex::default(),
+            sinks: Mutex::default(),
+            link: watch::Sender::new(Link::Up { session, timeout: SESSION_TIMEOUT, epoch: 1 }),
+        });
+        tokio::spawn(async move {
+            while let Some(request) = outgoing.recv().await {
+                if wire::send(&mut output, &request).await.is_err() {
+                    break;
+                }
+            }
+        });
+        let reader = Arc::downgrade(&shared);
+        tokio::spawn(async move {
+            loop {
+                let reply = wire::receive::<Reply>(&mut input).await;
+                let Some(shared) = reader.upgrade() else { break };
+                match reply {
+                    Ok(reply) => shared.take(reply),
+                    Err(error) => {
+                        shared.link.send_if_modified(|link| {
+                            let open = *link != Link::Closed;
+                            if open {
+                                *link = Link::Down(format!("the holder of the file is gone: {error}"));
+                            }
+                            open
+                        });
+                        shared.waiting.lock().clear();
+                        break;
+                    }
+                }
+            }
+        });
+        let description = format!("the embedded registry {} through its socket", file.display());
+        Ok(Visitor { shared, next: AtomicU64::new(1), description })
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Reply, Error> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, reply) = oneshot::channel();
+        self.shared.waiting.lock().insert(id, answer);
+        let gone = || Error::Unreachable { registry: self.description.clone(), reason: "its holder is gone".into() };
+        self.shared.requests.send(Request { id, ask }).map_err(|_| gone())?;
+        if !matches!(*self.shared.link.borrow(), Link::Up { .. }) {
+            return Err(gone());
+        }
+        reply.await.map_err(|_| gone())
+    }
+
+    fn confused(&self) -> Error {
+        Error::Protocol { registry: self.description.clone(), reason: "an answer to another question".into() }
+    }
+}
+
+impl Shared {
+    fn take(&self, reply: Reply) {
+        let id = match &reply {
+            Reply::Event { watch, path, kind } => {
+                let sink = self.sinks.lock().get(watch).cloned();
+                if let Some(sink) = sink {
+                    sink(wire::event(path.clone(), *kind));
+                }
+                return;
+            }
+            Reply::Hello { .. } => return,
+            Reply::Read { id, .. }
+            | Reply::Commit { id, .. }
+            | Reply::Sequential { id, .. }
+            | Reply::Watching { id } => *id,
+        };
+        if let Some(waiting) = self.waiting.lock().remove(&id) {
+            let _ = waiting.send(reply);
+        }
+    }
+}
+
+impl Registry for Visitor {
+    fn read(&self, queries: Vec<Query>) -> BoxFuture<'_, Result<Vec<Answer>, Error>> {
+        async move {
+            match self.ask(Ask::Read(wire::queries(queries))).await? {
+                Reply::Read { answers, .. } => Ok(answers.into_iter().map(Into::into).collect()),
+                _ => Err(self.confused()),
+            }
+        }
+        .boxed()
+    }
+
+    fn commit(&self, _session: u64, ops: Vec<Op>) -> BoxFuture<'_, Outcome> {
+        async move {
+            if !matches!(*self.shared.link.borrow(), Link::Up { .. }) {
+                let reason = "the visit is over".to_owned();
+                return Outcome::Failed(Error::Unreachable { registry: self.description.clone(), reason });
+            }
+            match self.ask(Ask::Commit(ops.into_iter().map(Into::into).collect())).await {
+                Ok(Reply::Commit { outcome, .. }) => outcome.outcome(&self.description),
+                Ok(_) => Outcome::Failed(self.confused()),
+                Err(_) => Outcome::Unknown,
+            }
+        }
+        .boxed()
+    }
+
+    fn create_sequential(
+        &self,
+        _session: u64,
+        parents: Vec<String>,
+        prefix: String,
+    ) -> BoxFuture<'_, Result<String, Error>> {
+        async move {
+            match self.ask(Ask::Sequential { parents, prefix: prefix.clone() }).await? {
+                Reply::Sequential { path, .. } => path.map_err(|_| Error::Missing { path: prefix }),
+                _ => Err(self.confused()),
+            }
+        }
+        .boxed()
+    }
+
+    fn watch(&self, target: Target, sink: Sink) -> BoxFuture<'_, Result<Watch, Error>> {
+        async move {
+            let (subtree, path) = match target {
+                Target::Node(path) => (false, path),
+                Target::Subtree(path) => (true, path),
+            };
+            // The events carry the number of the request that asked for them.
+            let id = self.next.fetch_add(1, Ordering::Relaxed);
+            let (answer, reply) = oneshot::channel();
+            self.shared.sinks.lock().insert(id, sink);
+            self.shared.waiting.lock().insert(id, answer);
+            let gone =
+                || Error::Unreachable { registry: self.description.clone(), reason: "its holder is gone".into() };
+            let request = Request { id, ask: Ask::Watch { subtree, path } };
+            self.shared.requests.send(request).map_err(|_| gone())?;
+            reply.await.map_err(|_| gone())?;
+            let shared = Arc::downgrade(&self.shared);
+            Ok(Watch::new(move || {
+                if let Some(shared) = shared.upgrade() {
+                    shared.sinks.lock().remove(&id);
+                    let _ = shared.requests.send(Request { id: 0, ask: Ask::Unwatch { watch: id } });
+                }
+            }))
+        }
+        .boxed()
+    }
+
+    fn link(&self) -> watch::Receiver<Link> {
+        self.shared.link.subscribe()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        async move {
+            let _ = self.shared.requests.send(Request { id: 0, ask: Ask::Close });
+            self.shared.link.send_replace(Link::Closed);
+            self.shared.waiting.lock().clear();
+        }
+        .boxed()
+    }
+
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+}

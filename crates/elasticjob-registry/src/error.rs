@@ -1,0 +1,89 @@
+//! What can go wrong with a registry.
+
+use std::path::PathBuf;
+
+/// A failed request or connection. [`Error::is_retryable`] says whether trying again can help.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// There is no link, or it broke.
+    #[error("no connection to {registry}: {reason}")]
+    Unreachable {
+        /// Which registry.
+        registry: String,
+        /// Why.
+        reason: String,
+    },
+    /// An answer did not come in time.
+    #[error("{registry} did not answer in time")]
+    TimedOut {
+        /// Which registry.
+        registry: String,
+    },
+    /// The node, or its parent, is not there.
+    #[error("`{path}` is not there")]
+    Missing {
+        /// The node.
+        path: String,
+    },
+    /// The access is refused.
+    #[error("access to `{path}` is denied: check the digest")]
+    Denied {
+        /// The node.
+        path: String,
+    },
+    /// The address of a registry is wrong.
+    #[error("registry address `{address}`: {expected}")]
+    Address {
+        /// The address.
+        address: String,
+        /// What was expected.
+        expected: String,
+    },
+    /// A setting is wrong.
+    #[error("`{key}`: `{value}` is wrong: {expected}")]
+    Setting {
+        /// The key, as Java names it.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What was expected.
+        expected: String,
+    },
+    /// Another process holds the file of an embedded registry.
+    #[error("the embedded registry {} is in use by another process: stop that one, or use another file", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file of an embedded registry cannot be used.
+    #[error("the embedded registry {}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The registry said something that we do not understand.
+    #[error("{registry}: {reason}")]
+    Protocol {
+        /// Which registry.
+        registry: String,
+        /// What.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// Whether the same request may succeed later without anybody's help.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::Unreachable { .. } | Error::TimedOut { .. } | Error::Protocol { .. } => true,
+            Error::Missing { .. }
+            | Error::Denied { .. }
+            | Error::Address { .. }
+            | Error::Setting { .. }
+            | Error::InUse { .. }
+            | Error::File { .. } => false,
+        }
+    }
+}

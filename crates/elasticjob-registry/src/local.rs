@@ -1,0 +1,258 @@
+//! A tree in this process with its watches: the memory registry as it is, and the embedded one with a file behind it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elasticjob_core::path;
+use elasticjob_core::tree::{Event, EventKind, Node, Op, Reason, Tree};
+use elasticjob_core::view::{Answer, Query};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{oneshot, watch};
+
+use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch, clock};
+
+/// What a store does with the nodes that a commit has changed, before the commit is answered.
+pub(crate) trait Keeper: Send + Sync + std::fmt::Debug {
+    /// Keeps these nodes; `None` for deleted ones. Calls back when they are safe. Must not wait.
+    fn keep(&self, changes: Vec<(String, Option<Node>)>, done: oneshot::Sender<Result<(), String>>);
+}
+
+/// The time-out that local sessions claim: they end only when they are closed.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A tree that connections share.
+#[derive(Debug)]
+pub(crate) struct Store {
+    state: Mutex<State>,
+    keeper: Option<Box<dyn Keeper>>,
+    description: String,
+}
+
+#[derive(Default)]
+struct State {
+    tree: Tree,
+    watches: HashMap<String, Vec<(u64, Target, Sink)>>,
+    last_watch: u64,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("zxid", &self.tree.zxid()).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    pub(crate) fn new(tree: Tree, keeper: Option<Box<dyn Keeper>>, description: String) -> Arc<Store> {
+        let state = State { tree, ..State::default() };
+        Arc::new(Store { state: Mutex::new(state), keeper, description })
+    }
+
+    pub(crate) fn open_session(&self) -> u64 {
+        self.state.lock().tree.open_session()
+    }
+
+    pub(crate) fn close_session(&self, session: u64) {
+        let mut state = self.state.lock();
+        let events = state.tree.close_session(session);
+        state.tell(&events);
+    }
+
+    pub(crate) fn read(&self, queries: Vec<Query>) -> Vec<Answer> {
+        let state = self.state.lock();
+        let answer = |query| match query {
+            Query::Node(path) => Answer::Node(state.tree.get(&path).cloned()),
+            Query::Children(path) => Answer::Children(state.tree.children(&path)),
+        };
+        queries.into_iter().map(answer).collect()
+    }
+
+    pub(crate) async fn commit(&self, session: u64, ops: Vec<Op>) -> Outcome {
+        let kept = {
+            let mut state = self.state.lock();
+            if !state.tree.has_session(session) {
+                return Outcome::Failed(self.closed());
+            }
+            match state.tree.commit(session, &ops, clock::now()) {
+                Ok((zxid, events)) => {
+                    let kept = self.keep(&state.tree, &events);
+                    state.tell(&events);
+                    kept.map(|k| (zxid, k)).ok_or(zxid)
+                }
+                Err(refusal) => return Outcome::Refused(refusal),
+            }
+        };
+        match kept {
+            Err(zxid) => Outcome::Committed { zxid },
+            Ok((zxid, kept)) => match kept.await {
+                Ok(Ok(())) => Outcome::Committed { zxid },
+                // It stands in the tree, but not in the file.
+                Ok(Err(_)) | Err(_) => Outcome::Unknown,
+            },
+        }
+    }
+
+    fn keep(&self, tree: &Tree, events: &[Event]) -> Option<oneshot::Receiver<Result<(), String>>> {
+        let keeper = self.keeper.as_ref()?;
+        let changed = events.iter().filter(|e| e.kind != EventKind::Children);
+        let changes: Vec<(String, Option<Node>)> = changed
+            .map(|e| (e.path.clone(), tree.get(&e.path).filter(|n| n.owner == 0).cloned()))
+            .filter(|(path, node)| node.is_some() || tree.get(path).is_none())
+            .collect();
+        if changes.is_empty() {
+            return None;
+        }
+        let (done, kept) = oneshot::channel();
+        keeper.keep(changes, done);
+        Some(kept)
+    }
+
+    pub(crate) async fn create_sequential(
+        &self,
+        session: u64,
+        parents: &[String],
+        prefix: &str,
+    ) -> Result<String, Error> {
+        let ensure = parents.iter().cloned().map(Op::Ensure).collect();
+        match self.commit(session, ensure).await {
+            Outcome::Committed { .. } => {}
+            Outcome::Refused(_) => return Err(Error::Missing { path: prefix.to_owned() }),
+            Outcome::Failed(error) => return Err(error),
+            Outcome::Unknown => return Err(self.closed()),
+        }
+        let mut state = self.state.lock();
+        match state.tree.create_sequential(session, prefix, clock::now()) {
+            Ok((path, events)) => {
+                state.tell(&events);
+                Ok(path)
+            }
+            Err(refusal) if refusal.reason == Reason::Missing => Err(Error::Missing { path: prefix.to_owned() }),
+            Err(_) => Err(self.closed()),
+        }
+    }
+
+    pub(crate) fn watch(self: &Arc<Self>, target: Target, sink: Sink) -> Watch {
+        let mut state = self.state.lock();
+        state.last_watch += 1;
+        let (id, path) = (state.last_watch, target.path().to_owned());
+        state.watches.entry(path.clone()).or_default().push((id, target, sink));
+        let store = Arc::downgrade(self);
+        Watch::new(move || {
+            let Some(store) = store.upgrade() else { return };
+            let mut state = store.state.lock();
+            if let Some(watches) = state.watches.get_mut(&path) {
+                watches.retain(|(other, ..)| *other != id);
+                if watches.is_empty() {
+                    state.watches.remove(&path);
+                }
+            }
+        })
+    }
+
+    pub(crate) fn description(&self) -> &str {
+        &self.description
+    }
+
+    fn closed(&self) -> Error {
+        Error::Unreachable { registry: self.description.clone(), reason: "the session is closed".into() }
+    }
+}
+
+impl State {
+    fn tell(&self, events: &[Event]) {
+        for event in events {
+            for (_, target, sink) in self.watches.get(&event.path).into_iter().flatten() {
+                if event.kind != EventKind::Children || matches!(target, Target::Node(_)) {
+                    sink(event.clone());
+                }
+            }
+            if event.kind == EventKind::Children {
+                continue;
+            }
+            let mut above = path::parent(&event.path).or(Some("/"));
+            while let Some(at) = above {
+                for (_, target, sink) in self.watches.get(at).into_iter().flatten() {
+                    if matches!(target, Target::Subtree(_)) {
+                        sink(event.clone());
+                    }
+                }
+                above = path::parent(at);
+            }
+        }
+    }
+}
+
+/// One connection to a [`Store`].
+#[derive(Debug)]
+pub(crate) struct Connection {
+    store: Arc<Store>,
+    session: Mutex<u64>,
+    link: watch::Sender<Link>,
+    epoch: Mutex<u64>,
+}
+
+impl Connection {
+    pub(crate) fn new(store: Arc<Store>) -> Connection {
+        let session = store.open_session();
+        let link = Link::Up { session, timeout: SESSION_TIMEOUT, epoch: 1 };
+        Connection { store, session: Mutex::new(session), link: watch::Sender::new(link), epoch: Mutex::new(1) }
+    }
+
+    /// Ends the session and begins another, as after a long cut: for tests.
+    pub(crate) fn expire(&self) {
+        self.link.send_replace(Link::Down("the session was ended by a test".into()));
+        self.store.close_session(*self.session.lock());
+        let session = self.store.open_session();
+        *self.session.lock() = session;
+        let mut epoch = self.epoch.lock();
+        *epoch += 1;
+        self.link.send_replace(Link::Up { session, timeout: SESSION_TIMEOUT, epoch: *epoch });
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.store.close_session(*self.session.lock());
+    }
+}
+
+impl Registry for Connection {
+    fn read(&self, queries: Vec<Query>) -> BoxFuture<'_, Result<Vec<Answer>, Error>> {
+        async move { Ok(self.store.read(queries)) }.boxed()
+    }
+
+    fn commit(&self, session: u64, ops: Vec<Op>) -> BoxFuture<'_, Outcome> {
+        async move { self.store.commit(session, ops).await }.boxed()
+    }
+
+    fn create_sequential(
+        &self,
+        session: u64,
+        parents: Vec<String>,
+        prefix: String,
+    ) -> BoxFuture<'_, Result<String, Error>> {
+        async move { self.store.create_sequential(session, &parents, &prefix).await }.boxed()
+    }
+
+    fn watch(&self, target: Target, sink: Sink) -> BoxFuture<'_, Result<Watch, Error>> {
+        async move { Ok(self.store.watch(target, sink)) }.boxed()
+    }
+
+    fn link(&self) -> watch::Receiver<Link> {
+        self.link.subscribe()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        async move {
+            self.store.close_session(*self.session.lock());
+            self.link.send_replace(Link::Closed);
+        }
+        .boxed()
+    }
+
+    fn describe(&self) -> String {
+        self.store.description().to_owned()
+    }
+}

@@ -1,1 +1,66 @@
+//! ElasticJob: scheduled jobs on many machines without a central scheduler. A job is cut into items, its instances elect a
+//! leader through a registry, the leader spreads the items, each instance runs its own, and when one dies the others take
+//! over. Java instances of Apache ShardingSphere ElasticJob can be part of the same job.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+//! use elasticjob::ScheduleJob;
+//!
+//! let registry = elasticjob::registry::connect("memory:").await?;
+//! let (sender, mut runs) = tokio::sync::mpsc::unbounded_channel();
+//! let job = ScheduleJob::new("hello", 2)
+//!     .cron("* * * * * ?")
+//!     .item_parameters("0=Beijing,1=Shanghai")
+//!     .simple(move |context| {
+//!         let sender = sender.clone();
+//!         async move {
+//!             sender.send(format!("{} {:?}", context.item(), context.parameter()))?;
+//!             Ok(())
+//!         }
+//!     })
+//!     .start(&registry)
+//!     .await?;
+//! let mut two = [runs.recv().await.unwrap(), runs.recv().await.unwrap()];
+//! two.sort();
+//! assert_eq!(two, [r#"0 Some("Beijing")"#, r#"1 Some("Shanghai")"#]);
+//! job.stop().await;
+//! # Ok::<(), elasticjob::Error>(()) }).unwrap();
+//! ```
 
+mod bootstrap;
+mod clock;
+mod committer;
+mod connection;
+mod error;
+mod execute;
+mod identity;
+mod latch;
+mod mirror;
+mod plugins;
+mod worker;
+
+pub use bootstrap::{Job, JobHandle, OneOffJob, STOP_GRACE, ScheduleJob};
+pub use elasticjob_core::config::{ConfigError, JobConfig};
+pub use elasticjob_core::cron::{Cron, CronError};
+pub use elasticjob_core::machine::StopReason;
+pub use elasticjob_core::shard::{Assignment, ShardingStrategy};
+pub use elasticjob_core::time::Timestamp;
+pub use elasticjob_core::wire::JobDocument;
+pub use error::Error;
+pub use execute::{
+    BlockingJob, Cancelled, Context, ItemExecutor, JobError, JobResult, JobType, SimpleJob, THREAD_POOLS, script,
+};
+pub use identity::{NetworkPreference, server_ip};
+pub use plugins::{ErrorHandler, Plugins};
+pub use worker::JobState;
+
+/// Connecting to a registry.
+pub mod registry {
+    pub use crate::connection::{Connection, connect};
+    pub use elasticjob_registry::{Error, Link, Registry, RegistryUrl, attach, embedded, memory, zookeeper};
+}
+
+/// Looks a time zone up by its IANA name in the host's database; the host's own zone for `None`.
+pub fn time_zone(name: Option<&str>) -> Option<jiff::tz::TimeZone> {
+    clock::zone(name)
+}

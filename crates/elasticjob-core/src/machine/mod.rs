@@ -26,7 +26,7 @@ mod types;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub use note::Note;
+pub use note::{Level, Note};
 pub use types::{
     Begun, Effect, Identity, Input, Run, RunId, RunItem, Setup, Source, StepId, StepResult, StopReason, Surroundings,
 };

@@ -35,7 +35,7 @@ pub fn parse_instance(data: &[u8]) -> Option<InstanceNode> {
 }
 
 /// The IP in an instance id: the text before `@-@`. Java compares by prefix, so that 10.0.0.1 is found in 10.0.0.10.
-pub fn ip_of(id: &str) -> &str {
+fn ip_of(id: &str) -> &str {
     id.split("@-@").next().unwrap_or(id)
 }
 

@@ -1,0 +1,34 @@
+//! The only file of this crate that reads the time or waits for it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use elasticjob_core::time::Timestamp;
+
+/// The wall clock.
+#[expect(clippy::disallowed_methods, reason = "the one place")]
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// The wall clock in nanoseconds, for waiting until just behind a due time.
+#[expect(clippy::disallowed_methods, reason = "the one place")]
+pub(crate) fn until(moment: Timestamp) -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let moment = Duration::from_millis(u64::try_from(moment.0).unwrap_or_default());
+    moment.saturating_sub(since)
+}
+
+/// Waits.
+#[expect(clippy::disallowed_methods, reason = "the one place")]
+pub(crate) async fn sleep(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+/// Looks a time zone up by its IANA name in the host's database; the host's own zone for `None`.
+pub(crate) fn zone(name: Option<&str>) -> Option<jiff::tz::TimeZone> {
+    match name {
+        None => Some(jiff::tz::TimeZone::system()),
+        Some(name) => jiff::tz::TimeZone::get(name).ok(),
+    }
+}

@@ -1,0 +1,123 @@
+//! A registry with the jobs that this process runs on it.
+
+use std::sync::Arc;
+
+use elasticjob_core::machine::{Identity, Surroundings};
+use elasticjob_core::path::JobPath;
+use elasticjob_core::view::Query;
+use elasticjob_registry::{Link, Registry};
+use tokio::sync::OnceCell;
+
+use crate::identity::{self, NetworkPreference};
+use crate::plugins::Plugins;
+use crate::worker::Worker;
+use crate::{Error, clock};
+
+/// Lives of a process id that may be taken at one time; beyond that the id is used all the same.
+const LIVES_MAX: u32 = 64;
+
+/// A connection to a registry, through which the jobs of this process are started. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Connection(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    registry: Arc<dyn Registry>,
+    plugins: Arc<Plugins>,
+    worker: Worker,
+    server_ip: String,
+    identity: OnceCell<Identity>,
+}
+
+/// Connects to a registry: `zookeeper://h1:2181,h2:2181/namespace`, `embedded:PATH` or `memory:`.
+///
+/// A ZooKeeper that is not there is no error: jobs start when it comes. Must be called within a tokio runtime.
+///
+/// # Errors
+///
+/// The address is wrong, or the file of an embedded registry cannot be used.
+pub async fn connect(address: &str) -> Result<Connection, Error> {
+    let registry = elasticjob_registry::connect(address).await?;
+    Connection::new(registry, Plugins::default(), &NetworkPreference::default())
+}
+
+impl Connection {
+    /// A connection with plug-ins of one's own and a choice of this server's address.
+    ///
+    /// # Errors
+    ///
+    /// No address of this host fits the choice.
+    pub fn new(
+        registry: Arc<dyn Registry>,
+        plugins: Plugins,
+        preference: &NetworkPreference,
+    ) -> Result<Connection, Error> {
+        let server_ip = identity::server_ip(preference)?;
+        let surroundings = Surroundings { zones: Box::new(clock::zone), strategies: plugins.strategies() };
+        let worker = Worker::start(Arc::clone(&registry), Arc::new(surroundings));
+        let identity = OnceCell::new();
+        Ok(Connection(Arc::new(Inner { registry, plugins: Arc::new(plugins), worker, server_ip, identity })))
+    }
+
+    /// The registry itself, for operations.
+    pub fn registry(&self) -> &Arc<dyn Registry> {
+        &self.0.registry
+    }
+
+    /// The plug-ins that configurations may name.
+    pub fn plugins(&self) -> &Arc<Plugins> {
+        &self.0.plugins
+    }
+
+    /// Ends the session, so that others need not wait for its time-out. Jobs should be stopped before.
+    pub async fn close(&self) {
+        self.0.registry.close().await;
+    }
+
+    pub(crate) fn worker(&self) -> &Worker {
+        &self.0.worker
+    }
+
+    /// Who this process is. Decided once, when there is a link: where another process has our id in one of these jobs, the
+    /// next number is taken.
+    ///
+    /// # Errors
+    ///
+    /// The registry was closed.
+    pub async fn identity(&self, jobs: &[&str]) -> Result<&Identity, Error> {
+        self.0.identity.get_or_try_init(|| self.find_identity(jobs)).await
+    }
+
+    async fn find_identity(&self, jobs: &[&str]) -> Result<Identity, Error> {
+        for life in 0..LIVES_MAX {
+            let identity = identity::identity(&self.0.server_ip, life);
+            if !self.is_taken(&identity.id, jobs).await? {
+                if life > 0 {
+                    tracing::warn!("another process has this id: this instance is {}", identity.id);
+                }
+                return Ok(identity);
+            }
+        }
+        Ok(identity::identity(&self.0.server_ip, 0))
+    }
+
+    async fn is_taken(&self, id: &str, jobs: &[&str]) -> Result<bool, Error> {
+        loop {
+            let mut link = self.0.registry.link();
+            let up = link.wait_for(|l| !matches!(l, Link::Down(_))).await.map_err(|_| Error::Ended)?.clone();
+            let Link::Up { session, .. } = up else { return Err(Error::Ended) };
+            let queries = jobs.iter().map(|job| Query::Node(JobPath::new(job).instance(id))).collect();
+            match self.0.registry.read(queries).await {
+                Ok(answers) => {
+                    let foreign = |owner: u64| owner != 0 && owner != session;
+                    return Ok(answers.iter().any(|a| a.node().is_some_and(|n| foreign(n.owner))));
+                }
+                Err(error) if error.is_retryable() => {
+                    tracing::warn!("{error}");
+                    clock::sleep(std::time::Duration::from_secs(1)).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The latch of elections and takeovers, as Curator's `LeaderLatch` has it on the wire: a queue of ephemeral sequential
+//! nodes; the first one holds it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elasticjob_core::path;
+use elasticjob_core::tree::{EventKind, Op};
+use elasticjob_core::view::Query;
+use elasticjob_registry::{Registry, Sink, Target};
+use tokio::sync::{Notify, oneshot};
+
+use crate::clock;
+
+/// A place in the queue is given up after this long, to be asked for anew: the one before may be stuck.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Gets in line below `latch` and waits. Gives the node that holds the latch, or `None` when it was not to be had.
+///
+/// When `cancel` speaks, or its sender is dropped, the place is given back and `None` returned.
+pub(crate) async fn acquire(
+    registry: Arc<dyn Registry>,
+    session: u64,
+    job_root: &str,
+    latch: &str,
+    mut cancel: oneshot::Receiver<()>,
+) -> Option<String> {
+    let prefix = format!("{latch}/_c_{}-latch-", uuid::Uuid::new_v4());
+    let node = registry.create_sequential(session, parents(job_root, latch), prefix).await.ok()?;
+    let held = tokio::select! {
+        held = wait(&*registry, latch, &node) => held,
+        _ = &mut cancel => false,
+        () = clock::sleep(WAIT_MAX) => false,
+    };
+    if held {
+        return Some(node);
+    }
+    registry.commit(session, vec![Op::delete(node)]).await;
+    None
+}
+
+/// The nodes between the job and the latch's own, the outermost first. The job itself is never made here.
+fn parents(job_root: &str, latch: &str) -> Vec<String> {
+    let mut parents = Vec::new();
+    let mut at = Some(latch);
+    while let Some(path) = at.filter(|p| *p != job_root) {
+        parents.push(path.to_owned());
+        at = path::parent(path);
+    }
+    parents.reverse();
+    parents
+}
+
+async fn wait(registry: &dyn Registry, latch: &str, node: &str) -> bool {
+    loop {
+        let Some(before) = predecessor(registry, latch, node).await else { return false };
+        let Some(before) = before else { return true };
+        let gone = Arc::new(Notify::new());
+        let told = Arc::clone(&gone);
+        let sink: Sink = Arc::new(move |event| {
+            if event.kind == EventKind::Deleted {
+                told.notify_one();
+            }
+        });
+        let Ok(_watch) = registry.watch(Target::Node(before.clone()), sink).await else { return false };
+        let Ok(answers) = registry.read(vec![Query::Node(before)]).await else { return false };
+        // A node that is not ephemeral belongs to nobody and would never go.
+        if answers[0].node().is_some_and(|n| n.owner != 0) {
+            gone.notified().await;
+        }
+    }
+}
+
+/// The ephemeral node before ours in the queue: `Some(None)` when we are the first, `None` when we are not in it.
+async fn predecessor(registry: &dyn Registry, latch: &str, node: &str) -> Option<Option<String>> {
+    let answers = registry.read(vec![Query::Children(latch.to_owned())]).await.ok()?;
+    let mut names: Vec<&String> = answers[0].children().iter().collect();
+    names.sort_by_key(|name| name.rsplit_once("latch-").map_or(name.as_str(), |(_, sequence)| sequence));
+    let own = names.iter().position(|name| **name == path::name(node))?;
+    let queries = names[..own].iter().map(|name| Query::Node(format!("{latch}/{name}"))).collect();
+    let nodes = registry.read(queries).await.ok()?;
+    let mut living = names[..own].iter().zip(&nodes).filter(|(_, n)| n.node().is_some_and(|n| n.owner != 0));
+    Some(living.next_back().map(|(name, _)| format!("{latch}/{name}")))
+}

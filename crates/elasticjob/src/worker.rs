@@ -1,0 +1,310 @@
+//! The jobs of one process: one task owns all their machines. Inputs come in through one channel, effects go out; an idle
+//! job needs no task and no timer of its own.
+
+mod effects;
+mod slot;
+mod timers;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elasticjob_core::machine::{Input, JobMachine, RunId, Setup, StepId, StepResult, StopReason, Surroundings};
+use elasticjob_core::time::Timestamp;
+use elasticjob_core::tree::{Event, EventKind, Node};
+use elasticjob_core::view::JobView;
+use elasticjob_registry::{Link, Registry};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::Error;
+use crate::clock;
+use crate::committer::Committer;
+use crate::execute::Executor;
+use crate::mirror::{self, Watches};
+use slot::Slot;
+use timers::Timers;
+
+/// Messages that are taken in before the timers are looked at again.
+const MESSAGES_AT_ONCE: usize = 256;
+
+/// What a job tells those who hold its handle.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobState {
+    /// It waits for the registry, or for its registration.
+    Starting,
+    /// It is registered and takes part.
+    Running {
+        /// The items that it owns.
+        items: Vec<u32>,
+        /// Whether it leads.
+        leads: bool,
+        /// Its next scheduled firing.
+        next: Option<Timestamp>,
+    },
+    /// The registry cannot be reached; it goes on when it can.
+    Disconnected,
+    /// It has left.
+    Stopped(StopReason),
+}
+
+/// A job to be started.
+pub(crate) struct Start {
+    pub(crate) setup: Setup,
+    pub(crate) executor: Executor,
+    pub(crate) state: watch::Sender<JobState>,
+    pub(crate) answer: oneshot::Sender<Result<(), Error>>,
+}
+
+/// What the worker is told. `job` is the number of a slot, `epoch` that of the link on which something was asked.
+pub(crate) enum Message {
+    Start(Box<Start>),
+    Stop { job: String, deadline: Timestamp },
+    Link(Link),
+    Loaded { job: usize, epoch: u64, loaded: Option<(Watches, Box<JobView>)> },
+    Reloaded { job: usize, epoch: u64, view: Option<Box<JobView>> },
+    Event { job: usize, epoch: u64, event: Event },
+    Read { job: usize, epoch: u64, path: String, ticket: u64, node: Option<Node> },
+    Watching { job: usize, epoch: u64, path: String, watch: elasticjob_registry::Watch },
+    Done { job: usize, epoch: u64, step: StepId, result: StepResult },
+    Latched { job: usize, epoch: u64, step: StepId, node: Option<String> },
+    Ended { job: usize, run: RunId, item: u32, failed: bool },
+    ClockChecked { job: usize, epoch: u64, difference: Duration },
+}
+
+/// A handle to the task.
+#[derive(Clone, Debug)]
+pub(crate) struct Worker(mpsc::UnboundedSender<Message>);
+
+impl Worker {
+    /// Starts the task. It ends when no handle is left and all jobs have ended.
+    pub(crate) fn start(registry: Arc<dyn Registry>, surroundings: Arc<Surroundings>) -> Worker {
+        // Unbounded: watches and ended runs must never wait. What can be under way is bounded by the number of jobs.
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let committer = Committer::start(Arc::clone(&registry));
+        let task = Task {
+            registry: Arc::clone(&registry),
+            surroundings,
+            committer,
+            slots: Vec::new(),
+            names: HashMap::new(),
+            timers: Timers::default(),
+            link: Link::Down("not connected yet".into()),
+            own: sender.downgrade(),
+        };
+        tokio::spawn(follow_link(registry, sender.downgrade()));
+        tokio::spawn(task.run(receiver));
+        Worker(sender)
+    }
+
+    pub(crate) fn tell(&self, message: Message) -> Result<(), Error> {
+        self.0.send(message).map_err(|_| Error::Ended)
+    }
+}
+
+async fn follow_link(registry: Arc<dyn Registry>, worker: mpsc::WeakUnboundedSender<Message>) {
+    let mut link = registry.link();
+    loop {
+        let now = link.borrow_and_update().clone();
+        let Some(worker) = worker.upgrade() else { return };
+        let closed = now == Link::Closed;
+        if worker.send(Message::Link(now)).is_err() || closed {
+            return;
+        }
+        drop(worker);
+        if link.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+struct Task {
+    registry: Arc<dyn Registry>,
+    surroundings: Arc<Surroundings>,
+    committer: Committer,
+    slots: Vec<Option<Slot>>,
+    names: HashMap<String, usize>,
+    timers: Timers,
+    link: Link,
+    own: mpsc::WeakUnboundedSender<Message>,
+}
+
+impl Task {
+    async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
+        let mut batch = Vec::with_capacity(MESSAGES_AT_ONCE);
+        loop {
+            let pause = self.timers.pause();
+            let received = tokio::select! {
+                biased;
+                received = messages.recv_many(&mut batch, MESSAGES_AT_ONCE) => received,
+                () = clock::sleep(pause) => usize::MAX,
+            };
+            if received == 0 {
+                return;
+            }
+            for message in batch.drain(..) {
+                self.take(message);
+            }
+            let now = clock::now();
+            while let Some(job) = self.timers.due(now) {
+                self.input(job, Input::Woke);
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Start(start) => self.start_job(*start),
+            Message::Stop { job, deadline } => {
+                if let Some(job) = self.names.get(&job) {
+                    self.input(*job, Input::Stop { deadline });
+                }
+            }
+            Message::Link(link) => self.link_changed(link),
+            Message::Loaded { job, epoch, loaded } => self.loaded(job, epoch, loaded),
+            Message::Reloaded { job, epoch, view } => {
+                if let (Some(view), true) = (view, self.is_current(job, epoch)) {
+                    self.input(job, Input::Reloaded(view));
+                }
+            }
+            Message::Event { job, epoch, event } => self.event(job, epoch, event),
+            Message::Read { job, epoch, path, ticket, node } => {
+                let Some(slot) = self.slot(job).filter(|s| s.epoch == epoch) else { return };
+                if slot.settle_read(&path, ticket) {
+                    self.input(job, Input::Changed(vec![(path, node)]));
+                }
+            }
+            Message::Watching { job, epoch, path, watch } => {
+                if let Some(slot) = self.slot(job).filter(|s| s.epoch == epoch && s.wanted.contains(&path)) {
+                    slot.watches.nodes.insert(path, watch);
+                }
+            }
+            Message::Done { job, epoch, step, result } => {
+                if self.is_current(job, epoch) {
+                    self.input(job, Input::Done(step, result));
+                }
+            }
+            Message::Latched { job, epoch, step, node } => {
+                if self.is_current(job, epoch) {
+                    self.input(job, Input::Latched(step, node));
+                }
+            }
+            Message::Ended { job, run, item, failed } => self.input(job, Input::ItemEnded { run, item, failed }),
+            Message::ClockChecked { job, epoch, difference } => {
+                if self.is_current(job, epoch) {
+                    self.input(job, Input::ClockChecked(difference));
+                }
+            }
+        }
+    }
+
+    fn slot(&mut self, job: usize) -> Option<&mut Slot> {
+        self.slots.get_mut(job)?.as_mut()
+    }
+
+    fn is_current(&self, job: usize, epoch: u64) -> bool {
+        self.slots.get(job).and_then(Option::as_ref).is_some_and(|slot| slot.epoch == epoch)
+    }
+
+    fn start_job(&mut self, start: Start) {
+        let name = start.setup.document.job_name.clone();
+        if self.names.contains_key(&name) {
+            let _ = start.answer.send(Err(Error::Duplicate { job: name }));
+            return;
+        }
+        let machine = JobMachine::new(start.setup, Arc::clone(&self.surroundings));
+        let job = self.slots.len();
+        self.slots.push(Some(Slot::new(name.clone(), machine, start.executor, start.state, start.answer)));
+        self.names.insert(name, job);
+        self.load(job);
+    }
+
+    fn link_changed(&mut self, link: Link) {
+        self.link = link;
+        for job in 0..self.slots.len() {
+            if let Some(slot) = self.slot(job) {
+                let connected = slot.disconnect();
+                if connected {
+                    self.input(job, Input::SessionLost);
+                }
+                self.load(job);
+            }
+        }
+    }
+
+    /// Sets the watches and reads the picture, when there is a link.
+    fn load(&mut self, job: usize) {
+        let Link::Up { epoch, .. } = self.link else { return };
+        let Some(worker) = self.own.upgrade() else { return };
+        let registry = Arc::clone(&self.registry);
+        let Some(slot) = self.slot(job) else { return };
+        slot.epoch = epoch;
+        let path = slot.machine.path().clone();
+        let nodes: Vec<String> = slot.wanted.iter().cloned().collect();
+        let events = worker.downgrade();
+        let sink: elasticjob_registry::Sink = Arc::new(move |event| {
+            if let Some(worker) = events.upgrade() {
+                let _ = worker.send(Message::Event { job, epoch, event });
+            }
+        });
+        slot.sink = Some(Arc::clone(&sink));
+        tokio::spawn(async move {
+            let loaded = mirror::load(&*registry, &path, nodes, &sink).await;
+            let loaded = match loaded {
+                Ok((watches, view)) => Some((watches, Box::new(view))),
+                Err(error) => {
+                    tracing::warn!(job = path.job(), "cannot read the job: {error}");
+                    clock::sleep(Duration::from_secs(1)).await;
+                    None
+                }
+            };
+            let _ = worker.send(Message::Loaded { job, epoch, loaded });
+        });
+    }
+
+    fn loaded(&mut self, job: usize, epoch: u64, loaded: Option<(Watches, Box<JobView>)>) {
+        let Link::Up { session, timeout, epoch: current } = self.link else { return };
+        if epoch != current || !self.is_current(job, epoch) {
+            return;
+        }
+        let Some((watches, view)) = loaded else { return self.load(job) };
+        if let Some(slot) = self.slot(job) {
+            slot.watches = watches;
+            slot.connected = true;
+        }
+        self.input(job, Input::SessionBack { session, timeout, view });
+    }
+
+    /// A watch says where something happened. What is there now is read, but where only its being there matters.
+    fn event(&mut self, job: usize, epoch: u64, event: Event) {
+        let now = clock::now();
+        let Some(slot) = self.slot(job).filter(|s| s.epoch == epoch && s.connected) else { return };
+        let path = event.path;
+        match event.kind {
+            EventKind::Children => {}
+            EventKind::Deleted => {
+                slot.void_reads(&path);
+                self.input(job, Input::Changed(vec![(path, None)]));
+            }
+            EventKind::Created if slot.is_flag(&path) => {
+                slot.void_reads(&path);
+                self.input(job, Input::Changed(vec![(path, Some(Node::new("", 0, 0, now)))]));
+            }
+            EventKind::Created | EventKind::Changed => self.read_node(job, path),
+        }
+    }
+
+    fn input(&mut self, job: usize, input: Input) {
+        let now = clock::now();
+        let Some(slot) = self.slots.get_mut(job).and_then(Option::as_mut) else { return };
+        let effects = slot.machine.handle(now, input);
+        let wake = slot.machine.next_wakeup();
+        slot.tell_state();
+        if let Some(at) = wake {
+            // Never at once: what cannot be done now would be asked for again and again.
+            self.timers.arm(job, at.max(now + Duration::from_millis(1)));
+        }
+        for effect in effects {
+            self.carry_out(job, effect);
+        }
+    }
+}

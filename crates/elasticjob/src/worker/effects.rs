@@ -1,0 +1,194 @@
+//! Carries out what machines want: the only place that writes to the registry on behalf of a machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elasticjob_core::machine::{Effect, Note, StepId, StepResult};
+use elasticjob_core::path::JobPath;
+use elasticjob_core::tree::Op;
+use elasticjob_core::view::Query;
+use elasticjob_registry::{Link, Outcome, Registry, Target};
+use tokio::sync::oneshot;
+
+use super::{Message, Task};
+use crate::clock;
+use crate::committer::Commit;
+use crate::latch;
+use crate::mirror;
+
+impl Task {
+    pub(super) fn carry_out(&mut self, job: usize, effect: Effect) {
+        match effect {
+            Effect::Commit(step, ops) => self.commit(job, step, ops),
+            Effect::Read(step, queries) => self.read(job, step, queries),
+            Effect::Latch(step, path) => self.latch(job, step, path),
+            Effect::Unlatch(step, node) => self.unlatch(job, step, node),
+            Effect::Watch(paths) => paths.into_iter().for_each(|path| self.watch(job, path)),
+            Effect::Unwatch(paths) => {
+                if let Some(slot) = self.slot(job) {
+                    for path in paths {
+                        slot.wanted.remove(&path);
+                        slot.watches.nodes.remove(&path);
+                    }
+                }
+            }
+            Effect::Reload => self.reload(job),
+            Effect::CheckClock => self.check_clock(job),
+            Effect::Run(run) => {
+                let Some(worker) = self.own.upgrade() else { return };
+                if let Some(slot) = self.slot(job) {
+                    slot.executor.run(run, move |run, item, failed| {
+                        let _ = worker.send(Message::Ended { job, run, item, failed });
+                    });
+                }
+            }
+            Effect::Note(note) => self.note(job, &note),
+            Effect::Stop(reason) => {
+                if let Some(mut slot) = self.slots.get_mut(job).and_then(Option::take) {
+                    self.names.remove(&slot.name);
+                    slot.executor.cancel();
+                    slot.tell_stopped(reason);
+                }
+            }
+        }
+    }
+
+    fn epoch(&mut self, job: usize) -> u64 {
+        self.slot(job).map(|slot| slot.epoch).unwrap_or_default()
+    }
+
+    fn commit(&mut self, job: usize, step: StepId, ops: Vec<Op>) {
+        let (Link::Up { session, .. }, Some(worker)) = (&self.link, self.own.upgrade()) else { return };
+        let (session, epoch) = (*session, self.epoch(job));
+        let done = Box::new(move |outcome| {
+            let result = match outcome {
+                Outcome::Committed { zxid } => StepResult::Committed { zxid },
+                Outcome::Refused(refusal) => StepResult::Refused(refusal),
+                Outcome::Unknown => StepResult::Unknown,
+                Outcome::Failed(error) => {
+                    tracing::debug!("a commit was not carried out: {error}");
+                    StepResult::Failed
+                }
+            };
+            let _ = worker.send(Message::Done { job, epoch, step, result });
+        });
+        self.committer.submit(Commit { session, ops, done });
+    }
+
+    fn read(&mut self, job: usize, step: StepId, queries: Vec<Query>) {
+        let Some(worker) = self.own.upgrade() else { return };
+        let (registry, epoch) = (Arc::clone(&self.registry), self.epoch(job));
+        tokio::spawn(async move {
+            let result = match registry.read(queries).await {
+                Ok(answers) => StepResult::Answers(answers),
+                Err(error) => {
+                    tracing::debug!("a read failed: {error}");
+                    StepResult::Failed
+                }
+            };
+            let _ = worker.send(Message::Done { job, epoch, step, result });
+        });
+    }
+
+    /// Reads a node that was seen to change; a later change makes the answer void.
+    pub(super) fn read_node(&mut self, job: usize, path: String) {
+        let Some(worker) = self.own.upgrade() else { return };
+        let registry = Arc::clone(&self.registry);
+        let Some(slot) = self.slot(job) else { return };
+        let (ticket, epoch) = (slot.begin_read(&path), slot.epoch);
+        tokio::spawn(async move {
+            if let Ok(answers) = registry.read(vec![Query::Node(path.clone())]).await {
+                let node = answers.first().and_then(|a| a.node()).cloned();
+                let _ = worker.send(Message::Read { job, epoch, path, ticket, node });
+            }
+        });
+    }
+
+    fn watch(&mut self, job: usize, path: String) {
+        let Some(worker) = self.own.upgrade() else { return };
+        let registry = Arc::clone(&self.registry);
+        let Some(slot) = self.slot(job) else { return };
+        slot.wanted.insert(path.clone());
+        let Some(sink) = slot.sink.clone() else { return };
+        let (epoch, ticket) = (slot.epoch, slot.begin_read(&path));
+        tokio::spawn(async move {
+            let Ok(watch) = registry.watch(Target::Node(path.clone()), sink).await else { return };
+            let _ = worker.send(Message::Watching { job, epoch, path: path.clone(), watch });
+            if let Ok(answers) = registry.read(vec![Query::Node(path.clone())]).await {
+                let node = answers.first().and_then(|a| a.node()).cloned();
+                let _ = worker.send(Message::Read { job, epoch, path, ticket, node });
+            }
+        });
+    }
+
+    fn latch(&mut self, job: usize, step: StepId, path: String) {
+        let (Link::Up { session, .. }, Some(worker)) = (&self.link, self.own.upgrade()) else { return };
+        let (registry, session) = (Arc::clone(&self.registry), *session);
+        let Some(slot) = self.slot(job) else { return };
+        let (cancel, cancelled) = oneshot::channel();
+        slot.latches.insert(step, cancel);
+        let (epoch, root) = (slot.epoch, slot.machine.path().root().to_owned());
+        tokio::spawn(async move {
+            let node = latch::acquire(registry, session, &root, &path, cancelled).await;
+            let _ = worker.send(Message::Latched { job, epoch, step, node });
+        });
+    }
+
+    fn unlatch(&mut self, job: usize, step: StepId, node: Option<String>) {
+        if let Some(slot) = self.slot(job) {
+            slot.latches.remove(&step); // dropping the sender takes a waiting one out of the queue
+        }
+        let (Link::Up { session, .. }, Some(node)) = (&self.link, node) else { return };
+        let (registry, session) = (Arc::clone(&self.registry), *session);
+        tokio::spawn(async move { registry.commit(session, vec![Op::delete(node)]).await });
+    }
+
+    fn reload(&mut self, job: usize) {
+        let Some(worker) = self.own.upgrade() else { return };
+        let registry = Arc::clone(&self.registry);
+        let Some(slot) = self.slot(job) else { return };
+        let (path, epoch) = (slot.machine.path().clone(), slot.epoch);
+        tokio::spawn(async move {
+            let view = mirror::view(&*registry, &path).await.ok().map(Box::new);
+            let _ = worker.send(Message::Reloaded { job, epoch, view });
+        });
+    }
+
+    fn check_clock(&mut self, job: usize) {
+        let (Link::Up { session, .. }, Some(worker)) = (&self.link, self.own.upgrade()) else { return };
+        let (registry, session) = (Arc::clone(&self.registry), *session);
+        let Some(slot) = self.slot(job) else { return };
+        let (path, epoch) = (slot.machine.path().clone(), slot.epoch);
+        tokio::spawn(async move {
+            if let Some(difference) = clock_difference(&*registry, session, &path).await {
+                let _ = worker.send(Message::ClockChecked { job, epoch, difference });
+            }
+        });
+    }
+
+    fn note(&mut self, job: usize, note: &Note) {
+        use elasticjob_core::machine::Level;
+        let name = self.slots.get(job).and_then(Option::as_ref).map(|s| s.name.as_str()).unwrap_or_default();
+        match note.level() {
+            Level::Debug => tracing::debug!(job = name, "{note}"),
+            Level::Info => tracing::info!(job = name, "{note}"),
+            Level::Warn => tracing::warn!(job = name, "{note}"),
+            Level::Error => tracing::error!(job = name, "{note}"),
+        }
+    }
+}
+
+/// The registry's clock is read from the time of a write, as Java does it (`systemTime/current`).
+async fn clock_difference(registry: &dyn Registry, session: u64, path: &JobPath) -> Option<Duration> {
+    let (parent, node) = (path.below("systemTime"), path.below("systemTime/current"));
+    let ops = vec![Op::Ensure(parent), Op::Ensure(node.clone()), Op::set(node.clone(), "")];
+    let before = clock::now();
+    if !matches!(registry.commit(session, ops).await, Outcome::Committed { .. }) {
+        return None;
+    }
+    let after = clock::now();
+    let answers = registry.read(vec![Query::Node(node)]).await.ok()?;
+    let theirs = answers[0].node()?.modified;
+    // The write happened between the two looks at our clock.
+    Some(theirs.since(after).max(before.since(theirs)))
+}

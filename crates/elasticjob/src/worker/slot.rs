@@ -1,0 +1,132 @@
+//! One job of the process: its machine, its watches, and what is under way for it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use elasticjob_core::machine::{JobMachine, StepId, StopReason};
+use elasticjob_core::path::Place;
+use elasticjob_registry::Sink;
+use tokio::sync::{oneshot, watch};
+
+use super::JobState;
+use crate::Error;
+use crate::execute::Executor;
+use crate::mirror::Watches;
+
+pub(super) struct Slot {
+    pub(super) name: String,
+    pub(super) machine: JobMachine,
+    pub(super) executor: Executor,
+    pub(super) watches: Watches,
+    /// The nodes that the machine wants to be told of beside the fixed ones.
+    pub(super) wanted: BTreeSet<String>,
+    pub(super) sink: Option<Sink>,
+    pub(super) latches: HashMap<StepId, oneshot::Sender<()>>,
+    pub(super) epoch: u64,
+    pub(super) connected: bool,
+    reads: HashMap<String, u64>,
+    last_ticket: u64,
+    state: watch::Sender<JobState>,
+    started: Option<oneshot::Sender<Result<(), Error>>>,
+}
+
+impl Slot {
+    pub(super) fn new(
+        name: String,
+        machine: JobMachine,
+        executor: Executor,
+        state: watch::Sender<JobState>,
+        started: oneshot::Sender<Result<(), Error>>,
+    ) -> Slot {
+        Slot {
+            name,
+            machine,
+            executor,
+            watches: Watches::default(),
+            wanted: BTreeSet::new(),
+            sink: None,
+            latches: HashMap::new(),
+            epoch: 0,
+            connected: false,
+            reads: HashMap::new(),
+            last_ticket: 0,
+            state,
+            started: Some(started),
+        }
+    }
+
+    /// Forgets what hung on the link; says whether there was one.
+    pub(super) fn disconnect(&mut self) -> bool {
+        self.watches = Watches::default();
+        self.latches.clear();
+        self.reads.clear();
+        self.sink = None;
+        self.epoch = 0;
+        std::mem::take(&mut self.connected)
+    }
+
+    /// Nodes of which only the being there matters: no need to read them.
+    pub(super) fn is_flag(&self, path: &str) -> bool {
+        matches!(
+            self.machine.path().place(path),
+            Some(Place::Necessary | Place::Processing | Place::Trigger(_) | Place::FailoverItem(_) | Place::ItemDisabled(_))
+        )
+    }
+
+    /// A new read of a node makes void those that are under way.
+    pub(super) fn begin_read(&mut self, path: &str) -> u64 {
+        self.last_ticket += 1;
+        self.reads.insert(path.to_owned(), self.last_ticket);
+        self.last_ticket
+    }
+
+    /// Whether that read is still the last word on its node.
+    pub(super) fn settle_read(&mut self, path: &str, ticket: u64) -> bool {
+        let counts = self.reads.get(path) == Some(&ticket);
+        if counts {
+            self.reads.remove(path);
+        }
+        counts
+    }
+
+    pub(super) fn void_reads(&mut self, path: &str) {
+        self.reads.remove(path);
+    }
+
+    /// Tells the handles how it stands, when that has changed.
+    pub(super) fn tell_state(&mut self) {
+        let state = if self.machine.is_joined() {
+            if let Some(started) = self.started.take() {
+                let _ = started.send(Ok(()));
+            }
+            JobState::Running {
+                items: self.machine.owned(),
+                leads: self.machine.leads(),
+                next: self.machine.next_due(),
+            }
+        } else if self.connected {
+            JobState::Starting
+        } else {
+            JobState::Disconnected
+        };
+        self.state.send_if_modified(|old| {
+            let changed = *old != state && !matches!(old, JobState::Stopped(_));
+            if changed {
+                *old = state;
+            }
+            changed
+        });
+    }
+
+    /// Tells the handles that it is over.
+    pub(super) fn tell_stopped(&mut self, reason: StopReason) {
+        if let Some(started) = self.started.take() {
+            let text = match &reason {
+                StopReason::Refused(text) => text.clone(),
+                StopReason::Asked => "it was stopped before it had joined".to_owned(),
+                StopReason::ShutDown => "it was shut down by an operator".to_owned(),
+            };
+            let _ = started.send(Err(Error::Refused { job: self.name.clone(), reason: text }));
+        }
+        self.state.send_replace(JobState::Stopped(reason));
+    }
+}

@@ -6,17 +6,14 @@ use std::time::Duration;
 
 use elasticjob_core::config::JobConfig;
 use elasticjob_core::machine::{Setup, StopReason};
-use elasticjob_core::path::JobPath;
-use elasticjob_core::tree::Op;
-use elasticjob_core::view::Query;
 use elasticjob_core::wire::JobDocument;
-use elasticjob_registry::{Link, Outcome};
 use tokio::sync::{oneshot, watch};
 
 use crate::connection::Connection;
 use crate::execute::{
     Blocking, BlockingJob, Closure, Context, Executor, ItemExecutor, JobResult, Simple, SimpleJob,
 };
+use crate::operate::{Operate, OperateError};
 use crate::worker::{JobState, Message, Start};
 use crate::{Error, clock};
 
@@ -335,27 +332,11 @@ impl JobHandle {
     ///
     /// The registry failed.
     pub async fn execute(&self) -> Result<(), Error> {
-        let registry = self.connection.registry();
-        let path = JobPath::new(&self.name);
-        for _ in 0..10 {
-            let queries = vec![Query::Children(path.instances()), Query::Children(path.triggers())];
-            let answers = registry.read(queries).await?;
-            let pending = answers[1].children();
-            let missing = answers[0].children().iter().filter(|id| !pending.contains(id));
-            let mut ops = vec![Op::Ensure(path.triggers())];
-            ops.extend(missing.map(|id| Op::create(path.trigger(id), "")));
-            let link = registry.link().borrow().clone();
-            let Link::Up { session, .. } = link else {
-                let reason = "there is no connection at the moment".to_owned();
-                return Err(elasticjob_registry::Error::Unreachable { registry: registry.describe(), reason }.into());
-            };
-            match registry.commit(session, ops).await {
-                Outcome::Committed { .. } => return Ok(()),
-                Outcome::Failed(error) => return Err(error.into()),
-                Outcome::Refused(_) | Outcome::Unknown => {} // somebody else triggered meanwhile: look again
-            }
+        match Operate::new(Arc::clone(self.connection.registry())).trigger(&self.name).await {
+            Ok(()) => Ok(()),
+            Err(OperateError::Registry(error)) => Err(error.into()),
+            Err(other) => Err(Error::Refused { job: self.name.clone(), reason: other.to_string() }),
         }
-        Err(elasticjob_registry::Error::TimedOut { registry: registry.describe() }.into())
     }
 
     /// Stops the job: nothing begins any more, what runs gets 30 seconds, then its nodes are removed.

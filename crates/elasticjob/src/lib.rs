@@ -36,6 +36,7 @@ mod execute;
 mod identity;
 mod latch;
 mod mirror;
+mod operate;
 mod plugins;
 mod worker;
 
@@ -50,6 +51,7 @@ pub use error::Error;
 pub use execute::{
     BlockingJob, Cancelled, Context, ItemExecutor, JobError, JobResult, JobType, SimpleJob, THREAD_POOLS, script,
 };
+pub use operate::{JobBrief, Operate, OperateError};
 pub use identity::{NetworkPreference, server_ip};
 pub use plugins::{ErrorHandler, Plugins};
 pub use worker::JobState;

@@ -174,8 +174,7 @@ impl JobMachine {
 
     /// The assignment is known: firings go on.
     fn settle_items(&mut self, items: BTreeMap<u32, Item>, out: &mut Effects) {
-        let changed = !self.items.keys().eq(items.keys()) || !self.follow.told;
-        self.follow.told = true;
+        let changed = !self.items.keys().eq(items.keys());
         self.items = items;
         self.follow.stale = false;
         self.follow.unsettled_since = None;

@@ -327,8 +327,6 @@ pub(super) struct Follow {
     pub(super) asked: bool,
     /// Of each item the owner before, and since when that one cannot have begun it.
     pub(super) handover: BTreeMap<u32, (Option<String>, Timestamp)>,
-    /// Whether the items were told to people.
-    pub(super) told: bool,
     /// A trigger came while the assignment was not settled.
     pub(super) trigger_held: bool,
 }

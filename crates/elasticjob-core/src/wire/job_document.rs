@@ -295,22 +295,10 @@ fn props(entry: &Entry) -> Result<BTreeMap<String, String>, DocumentError> {
         if yaml::resolve(&prop.key) != Typed::Text {
             return Err(wrong(entry, expected));
         }
-        let value = property_text(&prop.value).ok_or_else(|| wrong(prop, "a text"))?;
+        let value = yaml::property_text(&prop.value).ok_or_else(|| wrong(prop, "a text"))?;
         props.insert(prop.key.clone(), value);
     }
     Ok(props)
-}
-
-/// A property's value as text: typed as YAML 1.1 first and then printed, as Java does; `None` for null and collections.
-pub(crate) fn property_text(value: &Yaml) -> Option<String> {
-    let raw = value.raw()?.to_owned();
-    Some(match value.typed()? {
-        Typed::Null => return None,
-        Typed::Bool(value) => value.to_string(),
-        Typed::Int(value) => value.to_string(),
-        Typed::Float(value) => format!("{value:?}"),
-        Typed::Date | Typed::Text => raw,
-    })
 }
 
 fn flow_entry(entry: &Entry) -> String {

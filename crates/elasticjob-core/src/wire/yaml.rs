@@ -332,3 +332,16 @@ fn size(yaml: &Yaml) -> usize {
         Value::Map(entries) => 1 + entries.iter().map(|e| 1 + size(&e.value)).sum::<usize>(),
     }
 }
+
+/// A scalar as the text of a property: typed as YAML 1.1 first and then printed, as Java and Spring do (`010` is `8`,
+/// `yes` is `true`). `None` for null, lists and mappings.
+pub fn property_text(value: &Yaml) -> Option<String> {
+    let raw = value.raw()?.to_owned();
+    Some(match value.typed()? {
+        Typed::Null => return None,
+        Typed::Bool(value) => value.to_string(),
+        Typed::Int(value) => value.to_string(),
+        Typed::Float(value) => format!("{value:?}"),
+        Typed::Date | Typed::Text => raw,
+    })
+}

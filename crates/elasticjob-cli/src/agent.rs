@@ -1,0 +1,205 @@
+//! `elasticjob up` and `elasticjob agent`: the jobs of a file, until a signal.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elasticjob::registry::{Connection, Registry, embedded, zookeeper};
+use elasticjob::{Error, Job, JobHandle, NetworkPreference, OneOffJob, Plugins, ScheduleJob};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::Failure;
+use crate::file::{self, AgentFile, Fault, FileJob};
+use crate::output;
+
+/// The jobs of `elasticjob up` without a file.
+const QUICK_START: &str = include_str!("quick-start.yaml");
+
+/// Runs the jobs of a file, or the quick-start ones.
+pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Failure> {
+    let file = load(path)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let done = runtime.block_on(async {
+        let connection = connect(&file, registry).await?;
+        Agent { path, connection, grace: file.shutdown_timeout, running: Vec::new() }.run(file).await
+    });
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    done
+}
+
+/// `elasticjob check`.
+pub(crate) fn check(path: &Path) -> Result<(), Failure> {
+    let file = load(Some(path))?;
+    output::data(&format!("{}: {} jobs, no faults\n", path.display(), file.jobs.len()));
+    Ok(())
+}
+
+/// Reads a file and checks its jobs; every fault is told with its place.
+fn load(path: Option<&Path>) -> Result<AgentFile, Failure> {
+    let name = path.map_or("the quick-start jobs".to_owned(), |p| p.display().to_string());
+    let told = |faults: Vec<Fault>| Failure::Wrong(faults.into_iter().map(|f| format!("{name}:{f}")).collect());
+    let env = |variable: &str| std::env::var(variable).ok();
+    let file = match path {
+        Some(path) => file::read(path, &env),
+        None => file::parse(QUICK_START, &env),
+    };
+    let file = file.map_err(told)?;
+    file.warnings.iter().for_each(|warning| output::tell(&format!("{name}:{warning}")));
+    let plugins = Plugins::default();
+    let mut faults = Vec::new();
+    for job in &file.jobs {
+        if let Err(Error::Config { faults: found, .. }) = describe(job).check(&plugins) {
+            for fault in found {
+                let place = job.places.get(fault.key);
+                let place = place.or_else(|| props_place(job, &fault)).or_else(|| job.places.get(""));
+                let text = format!("job `{}`: key {fault}", job.document.job_name);
+                faults.push(Fault { at: place.copied().unwrap_or_default(), text });
+            }
+        }
+    }
+    if faults.is_empty() { Ok(file) } else { Err(told(faults)) }
+}
+
+/// The thread pool has two keys, and a missing property is told where the properties stand.
+fn props_place<'a>(
+    job: &'a FileJob,
+    fault: &elasticjob::ConfigError,
+) -> Option<&'a elasticjob_core::wire::yaml::Position> {
+    match fault.key {
+        "jobExecutorThreadPoolSizeProviderType" => job.places.get("jobExecutorServiceHandlerType"),
+        key if key.starts_with("props.") => job.places.get("props"),
+        _ => None,
+    }
+}
+
+fn describe(job: &FileJob) -> Job {
+    if job.document.cron.is_some() {
+        ScheduleJob::from_document(job.document.clone()).of_type(&job.job_type)
+    } else {
+        OneOffJob::from_document(job.document.clone()).of_type(&job.job_type)
+    }
+}
+
+/// The digest is no part of an address that is seen in a list of processes: it comes from the environment.
+pub(crate) fn with_digest(address: &str) -> String {
+    match std::env::var("ELASTICJOB_DIGEST") {
+        Ok(digest) if address.starts_with("zookeeper://") && !digest.is_empty() => {
+            format!("{address}{}digest={digest}", if address.contains('?') { "&" } else { "?" })
+        }
+        _ => address.to_owned(),
+    }
+}
+
+async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, Failure> {
+    let registry: Arc<dyn Registry> = match (address, &file.registry) {
+        (Some(address), _) => elasticjob::registry::connect(&with_digest(address)).await?.registry().clone(),
+        (None, Some(settings)) => {
+            let mut settings = settings.clone();
+            if let Ok(digest) = std::env::var("ELASTICJOB_DIGEST") {
+                settings.digest = Some(digest);
+            }
+            Arc::new(zookeeper::Zookeeper::connect(settings)?)
+        }
+        (None, None) => Arc::new(embedded::open(Path::new("elasticjob.db"))?),
+    };
+    let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    let preference = NetworkPreference {
+        interface: variable("ELASTICJOB_PREFERRED_NETWORK_INTERFACE"),
+        ip: variable("ELASTICJOB_PREFERRED_NETWORK_IP"),
+    };
+    tracing::info!("uses {}", registry.describe());
+    Ok(Connection::new(registry, Plugins::default(), &preference)?)
+}
+
+struct Agent<'a> {
+    path: Option<&'a Path>,
+    connection: Connection,
+    grace: Duration,
+    running: Vec<(FileJob, JobHandle)>,
+}
+
+impl Agent<'_> {
+    async fn run(mut self, file: AgentFile) -> Result<(), Failure> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        let refused = tokio::select! {
+            refused = self.start(file.jobs) => refused,
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+        };
+        if self.running.is_empty() {
+            return Err(Failure::Wrong(refused));
+        }
+        refused.iter().for_each(|line| tracing::error!("{line}"));
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break,
+                _ = hang_up.recv() => self.reload().await,
+            }
+        }
+        tracing::info!("stopping: runs get {} s to end; a second signal stops at once", self.grace.as_secs());
+        tokio::select! {
+            () = self.stop() => Ok(()),
+            _ = interrupt.recv() => Err(anyhow::anyhow!("stopped at once: runs were cut off").into()),
+            _ = terminate.recv() => Err(anyhow::anyhow!("stopped at once: runs were cut off").into()),
+        }
+    }
+
+    /// Starts jobs, all at once; gives what was refused.
+    async fn start(&mut self, jobs: Vec<FileJob>) -> Vec<String> {
+        let names: Vec<&str> = jobs.iter().map(|j| j.document.job_name.as_str()).collect();
+        if let Err(error) = self.connection.identity(&names).await {
+            return vec![format!("elasticjob: {error}")];
+        }
+        let starts = jobs.into_iter().map(|job| {
+            let connection = self.connection.clone();
+            async move { (describe(&job).start(&connection).await, job) }
+        });
+        let mut refused = Vec::new();
+        for (started, job) in futures_util::future::join_all(starts).await {
+            match started {
+                Ok(handle) => self.running.push((job, handle)),
+                Err(error) => refused.push(format!("elasticjob: {error}")),
+            }
+        }
+        refused
+    }
+
+    /// SIGHUP: jobs that are new in the file start, those that are gone from it stop, changed ones start again.
+    async fn reload(&mut self) {
+        let file = match load(self.path) {
+            Ok(file) => file,
+            Err(Failure::Wrong(lines)) => {
+                lines.iter().for_each(|line| tracing::error!("{line}"));
+                tracing::error!("the file has faults: nothing is changed");
+                return;
+            }
+            Err(Failure::Failed(error)) => return tracing::error!("{error:#}"),
+        };
+        let same = |old: &FileJob, new: &FileJob| old.document == new.document && old.job_type == new.job_type;
+        let mut jobs = file.jobs;
+        let running = std::mem::take(&mut self.running);
+        for (old, handle) in running {
+            if let Some(index) = jobs.iter().position(|new| same(&old, new)) {
+                jobs.remove(index);
+                self.running.push((old, handle));
+            } else {
+                tracing::info!(job = handle.name(), "is no longer in the file as it was: stopped");
+                handle.stop_within(self.grace).await;
+            }
+        }
+        let started = jobs.len();
+        let refused = self.start(jobs).await;
+        refused.iter().for_each(|line| tracing::error!("{line}"));
+        tracing::info!("read the file again: {} jobs started, {} refused", started - refused.len(), refused.len());
+    }
+
+    async fn stop(&mut self) {
+        let stops = self.running.iter().map(|(_, handle)| handle.stop_within(self.grace));
+        futures_util::future::join_all(stops).await;
+        self.connection.close().await;
+        tracing::info!("stopped");
+    }
+}

@@ -1,0 +1,52 @@
+//! `elasticjob cron`: what a schedule means, before it is used.
+
+use elasticjob::{Cron, Timestamp};
+use elasticjob_core::cron::{ZoneText, parse_zone};
+use jiff::tz::TimeZone;
+
+use crate::Failure;
+use crate::args::Output;
+use crate::output;
+
+pub(crate) fn run(
+    expression: &str,
+    zone: Option<&str>,
+    from: Option<&str>,
+    count: u32,
+    format: Output,
+) -> Result<(), Failure> {
+    let wrong = |line: String| Failure::Wrong(vec![format!("elasticjob: {line}")]);
+    let cron = Cron::parse(expression).map_err(|e| wrong(format!("cron `{expression}`: {e}")))?;
+    let zone = time_zone(zone.unwrap_or_default()).map_err(wrong)?;
+    let from = match from {
+        None => jiff::Timestamp::now(),
+        Some(text) => text.parse().map_err(|_| {
+            wrong(format!("--from `{text}`: expected a time like 2026-03-29T00:00:00Z or 2026-03-29T00:00:00+01:00"))
+        })?,
+    };
+    let mut times = Vec::new();
+    let mut at = Timestamp(from.as_millisecond());
+    while times.len() < count as usize
+        && let Some(next) = cron.next(at, &zone)
+    {
+        let moment = jiff::Timestamp::from_millisecond(next.0)?.to_zoned(zone.clone());
+        times.push(moment.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string());
+        at = next;
+    }
+    output::data(&match format {
+        Output::Json => format!("{}\n", serde_json::to_string(&times)?),
+        Output::Yaml => times.iter().map(|t| format!("- {t}\n")).collect(),
+        Output::Table if times.is_empty() => "never\n".to_owned(),
+        Output::Table => times.iter().map(|t| format!("{t}\n")).collect(),
+    });
+    Ok(())
+}
+
+fn time_zone(text: &str) -> Result<TimeZone, String> {
+    let found = match parse_zone(text).map_err(|e| format!("--zone `{text}`: {e}"))? {
+        ZoneText::Host => elasticjob::time_zone(None),
+        ZoneText::Fixed(zone) => Some(zone),
+        ZoneText::Named(name) => elasticjob::time_zone(Some(&name)),
+    };
+    found.ok_or_else(|| format!("--zone `{text}`: expected an IANA name such as Asia/Shanghai, or GMT+8"))
+}

@@ -1,0 +1,123 @@
+//! Files that the Java starter reads (`starter_yaml.json`), and files with faults.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn no_environment(_: &str) -> Option<String> {
+    None
+}
+
+fn faults(text: &str) -> Vec<String> {
+    match parse(text, &no_environment) {
+        Ok(_) => Vec::new(),
+        Err(faults) => faults.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn the_java_starter_s_files_are_read_with_the_manual_s_defaults() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../elasticjob-core/tests/vectors/starter_yaml.json");
+    let vectors: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(path).expect("vectors")).expect("JSON");
+    let mut compared = 0;
+    for case in vectors["cases"].as_array().expect("cases") {
+        let text = case["yaml"].as_str().expect("text");
+        let Some(jobs) = case["jobs"].as_object() else {
+            assert!(parse(text, &no_environment).is_err(), "{text}");
+            continue;
+        };
+        // On purpose otherwise than the starter: unknown keys are faults, and a job name with a dot needs no brackets.
+        if text.contains("unknownKey") || jobs.values().any(serde_json::Value::is_string) {
+            assert!(parse(text, &no_environment).is_err(), "{text}");
+            continue;
+        }
+        let file = parse(text, &no_environment).unwrap_or_else(|f| panic!("{text}: {f:?}"));
+        let found: BTreeMap<&str, &FileJob> =
+            file.jobs.iter().map(|j| (j.document.job_name.as_str(), j)).collect();
+        for (name, expected) in jobs {
+            let job = found[name.as_str()];
+            let document = &job.document;
+            let string = |key: &str| expected[key].as_str().map(str::to_owned);
+            let filled = |text: &Option<String>| Some(text.clone().unwrap_or_default());
+            assert_eq!(Some(job.job_type.clone()), string("elasticJobType"), "{name}");
+            assert_eq!(filled(&document.cron), Some(string("cron").unwrap_or_default()), "{name}");
+            assert_eq!(document.time_zone, string("timeZone"), "{name}");
+            assert_eq!(Some(document.sharding_total_count), expected["shardingTotalCount"].as_i64(), "{name}");
+            assert_eq!(document.sharding_item_parameters, string("shardingItemParameters"), "{name}");
+            assert_eq!(document.job_parameter, string("jobParameter"), "{name}");
+            assert_eq!(document.description, string("description"), "{name}");
+            assert_eq!(document.job_sharding_strategy_type, string("jobShardingStrategyType"), "{name}");
+            assert_eq!(document.thread_pool, string("jobExecutorThreadPoolSizeProviderType"), "{name}");
+            assert_eq!(document.job_error_handler_type, string("jobErrorHandlerType"), "{name}");
+            let props: BTreeMap<String, String> = expected["props"]
+                .as_object()
+                .expect("map")
+                .iter()
+                .map(|(k, v)| (k.clone(), v.as_str().expect("text").to_owned()))
+                .collect();
+            assert_eq!(document.props, props, "{name}");
+            for (key, found, default) in [
+                ("monitorExecution", document.monitor_execution, true),
+                ("misfire", document.misfire, true),
+                ("failover", document.failover, false),
+                ("disabled", document.disabled, false),
+                ("overwrite", document.overwrite, false),
+            ] {
+                // The starter leaves monitorExecution and misfire off where they are not set; the manual does not.
+                let set = text.contains(key) || text.contains("monitor-execution");
+                assert_eq!(Some(found), if set { expected[key].as_bool() } else { Some(default) }, "{name} {key}");
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared >= 6, "{compared} jobs compared");
+}
+
+#[test]
+fn every_fault_is_told_with_its_place_key_value_and_expectation() {
+    let text = "elasticjob:
+  regCenter:
+    serverLists: localhost
+    namespace: a
+  jobs:
+    a:
+      elasticJobType: SCRIPT
+      corn: '* * * * * ?'
+      shardingTotalCount: many
+      failover: perhaps
+    b:
+      elasticJobClass: com.acme.B
+      shardingTotalCount: 1
+    c: 7
+  trace: {}
+";
+    assert_eq!(
+        faults(text),
+        [
+            "2:3: key `serverLists`: `localhost` is wrong: expected host:port,host:port",
+            "8:7: unknown key `corn` in job `a`: did you mean `cron`?",
+            "9:27: key `shardingTotalCount`: `many` is wrong: expected a whole number from 1 to 10000",
+            "10:17: key `failover`: `perhaps` is wrong: expected true or false",
+            "12:7: key `elasticJobClass` in job `b`: a class is code: run it with the library, or use `elasticJobType`",
+            "14:5: key `elasticJobType` is missing in job `c`: expected a type such as SCRIPT",
+            "14:5: key `shardingTotalCount` is missing in job `c`: expected a whole number from 1",
+            "14:8: key `c`: `7` is not a mapping",
+            "15:3: unknown key `trace` in `elasticjob`: did you mean `tracing`?",
+        ]
+    );
+    assert_eq!(faults("spring: {}\n").len(), 1);
+    assert_eq!(faults("elasticjob:\n  jobs: [\n").len(), 1);
+    assert_eq!(faults("elasticjob:\n  jobs: {}\n"), ["2:3: key `jobs`: expected at least one job"]);
+}
+
+#[test]
+fn variables_come_from_the_environment_or_from_their_default() {
+    let text = "elasticjob:\n  jobs:\n    a:\n      elasticJobType: ${TYPE:SCRIPT}\n      shardingTotalCount: ${ITEMS}\n";
+    let env = |name: &str| (name == "ITEMS").then(|| "3".to_owned());
+    let file = parse(text, &env).expect("read");
+    assert_eq!(file.jobs[0].job_type, "SCRIPT");
+    assert_eq!(file.jobs[0].document.sharding_total_count, 3);
+    let faults = faults(text);
+    assert!(faults[0].starts_with("5:27: `${ITEMS}`: the environment has no variable `ITEMS`"), "{faults:?}");
+}

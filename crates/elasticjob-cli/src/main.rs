@@ -1,0 +1,64 @@
+//! `elasticjob`: the one binary. Exit codes are made here and nowhere else: 0 done, 1 the operation failed, 2 wrong usage
+//! or configuration.
+
+mod agent;
+mod args;
+mod cron;
+mod file;
+mod jobs;
+mod log;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+
+/// Why a command did not do its work.
+#[derive(Debug)]
+enum Failure {
+    /// The operation failed.
+    Failed(anyhow::Error),
+    /// The usage or the configuration is wrong; each line is told as it is.
+    Wrong(Vec<String>),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure::Failed(error.into())
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    log::start(args.log_format, args.verbose);
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Failed(error)) => {
+            output::tell(&format!("elasticjob: {error:#}"));
+            ExitCode::from(1)
+        }
+        Err(Failure::Wrong(lines)) => {
+            lines.iter().for_each(|line| output::tell(line));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: Args) -> Result<(), Failure> {
+    match args.command {
+        Command::Up { file } => agent::run(file.as_deref(), args.registry.as_deref()),
+        Command::Agent { file } => agent::run(Some(&file), args.registry.as_deref()),
+        Command::Check { file } => agent::check(&file),
+        Command::Cron { expression, zone, from, count } => {
+            cron::run(&expression, zone.as_deref(), from.as_deref(), count, args.output)
+        }
+        Command::Job { operation } => jobs::run(&operation, args.registry.as_deref(), args.output),
+        Command::Completions { shell } => {
+            let mut command = <Args as clap::CommandFactory>::command();
+            clap_complete::generate(shell, &mut command, "elasticjob", &mut std::io::stdout());
+            Ok(())
+        }
+    }
+}

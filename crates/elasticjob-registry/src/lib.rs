@@ -82,7 +82,8 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
 pub enum Outcome {
     /// It was carried out.
     Committed {
-        /// Its number, higher than that of every one before; 0 when no operation wrote data.
+        /// Its number, higher than that of every one before. Certain only where an operation was [`Op::Set`]: ZooKeeper tells
+        /// it with nothing else, and it is 0 then.
         zxid: i64,
     },
     /// It was not, since one of its operations could not be.

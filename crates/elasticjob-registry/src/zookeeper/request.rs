@@ -172,7 +172,7 @@ fn zxid(results: &[MultiWriteResult]) -> i64 {
         MultiWriteResult::Create { stat, .. } | MultiWriteResult::SetData { stat } => Some(stat.mzxid),
         _ => None,
     });
-    written.max().unwrap_or_default()
+    written.max().unwrap_or_default().max(0)
 }
 
 fn reason(error: &ZkError) -> Option<Reason> {

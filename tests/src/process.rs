@@ -1,0 +1,145 @@
+//! Processes that tests start, and end by their own pid.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+use crate::wait::eventually;
+
+/// A process; killed when it is dropped. Its output goes to a file that a failing test prints.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a command whose output goes to `log`.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn start(mut command: Command, log: &Path) -> Process {
+        let file = File::create(log).expect("a log file");
+        command.stdin(Stdio::null()).stdout(file.try_clone().expect("a handle")).stderr(file);
+        let child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        Process { child, log: log.to_owned() }
+    }
+
+    /// Its id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by its name, as `STOP`.
+    ///
+    /// # Panics
+    ///
+    /// When `kill` cannot be run.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        assert!(status.expect("kill").success());
+    }
+
+    /// Kills it, as `kill -9` does.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Panics
+    ///
+    /// When it has not within that time.
+    pub fn wait(&mut self, patience: Duration) -> ExitStatus {
+        let log = self.log.clone();
+        eventually(&format!("the end of the process with the log {}", log.display()), patience, || {
+            self.child.try_wait().expect("a child")
+        })
+    }
+
+    /// Whether it runs.
+    ///
+    /// # Panics
+    ///
+    /// When the system does not tell.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_none()
+    }
+
+    /// What it has printed.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let tail: Vec<&str> = log.lines().rev().take(60).collect();
+            let tail: Vec<&str> = tail.into_iter().rev().collect();
+            #[expect(clippy::print_stderr, reason = "a failing test")]
+            {
+                eprintln!("--- {}\n{}", self.log.display(), tail.join("\n"));
+            }
+        }
+        self.kill();
+    }
+}
+
+/// The binary under test, in the folder of this test's own profile.
+///
+/// # Panics
+///
+/// When it was not built: `cargo xtask integ` builds it first.
+pub fn command() -> Command {
+    let test = std::env::current_exe().expect("this test");
+    let binary = test.ancestors().nth(2).expect("a target folder").join("elasticjob");
+    assert!(binary.exists(), "{} is not built: run `cargo xtask integ`", binary.display());
+    let mut command = Command::new(binary);
+    command.env_remove("ELASTICJOB_REGISTRY").env_remove("ELASTICJOB_DIGEST");
+    command
+}
+
+/// Starts an agent of ours with that file.
+pub fn agent(file: &Path, log: &Path) -> Process {
+    let mut command = command();
+    command.args(["agent", "-v"]).arg(file);
+    Process::start(command, log)
+}
+
+/// Runs the binary to its end.
+///
+/// # Panics
+///
+/// When it cannot be started.
+pub fn output(arguments: &[&str], folder: &Path) -> Output {
+    command().args(arguments).current_dir(folder).output().expect("the binary runs")
+}
+
+fn java_command(arguments: &[&str]) -> Command {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("java/target");
+    assert!(target.join("peer.jar").exists(), "the Java peer is not built: run `cargo xtask integ`");
+    let classes = format!("{0}/peer.jar:{0}/lib/*", target.display());
+    let mut command = Command::new("java");
+    command.args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", &classes, "peer.Main"]).args(arguments);
+    command
+}
+
+/// Starts the Java side with those arguments.
+pub fn java(arguments: &[&str], log: &Path) -> Process {
+    Process::start(java_command(arguments), log)
+}
+
+/// Runs the Java side to its end.
+///
+/// # Panics
+///
+/// When it fails.
+pub fn java_output(arguments: &[&str]) {
+    let output = java_command(arguments).output().expect("java runs");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}

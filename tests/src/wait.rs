@@ -1,0 +1,33 @@
+//! The only file here that reads the time or waits: tests wait for conditions, with a bound.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Waits until `probe` gives something.
+///
+/// # Panics
+///
+/// When it has not within `patience`; `what` says what was waited for.
+#[expect(clippy::disallowed_methods, reason = "the one place")]
+pub fn eventually<T>(what: &str, patience: Duration, mut probe: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(start.elapsed() < patience, "not within {patience:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Lets a cluster run for a while, where the passing of time itself is what is tested.
+#[expect(clippy::disallowed_methods, reason = "the one place")]
+pub fn pause(length: Duration) {
+    std::thread::sleep(length);
+}
+
+/// Milliseconds since the Unix epoch.
+#[expect(clippy::disallowed_methods, reason = "the one place")]
+pub fn wall_clock_millis() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or_default()
+}

@@ -1,0 +1,40 @@
+//! What the whole does, against real servers, real processes and the Java peer. Run by `cargo xtask integ`, which installs
+//! and builds what is needed.
+
+mod commands;
+mod conformance;
+mod damage;
+mod kills;
+mod links;
+mod mixed;
+mod quartz;
+mod znodes;
+
+use std::path::{Path, PathBuf};
+
+use elasticjob_tests::Journal;
+
+/// The session time-out of the agents in these tests.
+const SESSION_MILLIS: u64 = 4_000;
+
+/// A file for an agent, ours or Java's, with one script job that writes the journal.
+fn job_file(folder: &Path, name: &str, zookeeper: &str, journal: &Journal, items: u32, seconds: &str, more: &str) -> PathBuf {
+    let text = format!(
+        "elasticjob:
+  regCenter:
+    serverLists: {zookeeper}
+    namespace: tests
+    sessionTimeoutMilliseconds: {SESSION_MILLIS}
+  jobs:
+    work:
+      elasticJobType: SCRIPT
+      shardingTotalCount: {items}
+{more}      props:
+        script.command.line: {}
+",
+        journal.command(seconds)
+    );
+    let path = folder.join(format!("{name}.yaml"));
+    std::fs::write(&path, text).expect("a file");
+    path
+}

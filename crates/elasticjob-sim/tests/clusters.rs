@@ -231,3 +231,56 @@ fn an_idle_cluster_asks_nothing_and_a_run_costs_two_requests() {
     world.run_until(secs(3_000));
     assert_eq!(world.requests(), requests, "an idle job asks nothing");
 }
+
+#[test]
+fn a_disabled_job_rests_and_goes_on_when_it_is_enabled() {
+    let path = JobPath::new("job");
+    let servers = |text: &str| vec![Op::set(path.server("10.0.0.1"), text), Op::set(path.server("10.0.0.2"), text)];
+    for seed in 0..50 {
+        let mut world = World::new(options(seed, document(4), 2));
+        world.strike(Duration::from_millis(6_300), 0, Fault::Operator(servers("DISABLED")));
+        world.strike(Duration::from_millis(10_300), 0, Fault::Operator(servers("ENABLED")));
+        world.run_until(secs(18));
+        assert_no_overlap(&world, seed);
+        assert_each_second_once(&world, 4, secs(12), secs(17), seed);
+        let rest = (World::moment(Duration::from_millis(6_400)), World::moment(Duration::from_millis(10_300)));
+        let ran = world.journal().iter().filter(|e| e.start > rest.0 && e.start < rest.1).count();
+        assert_eq!(ran, 0, "seed {seed}\n{}", world.story());
+        assert!(world.journal().iter().all(|e| e.due <= rest.0 || e.due >= rest.1), "no firing of the rest is made up");
+    }
+}
+
+#[test]
+fn the_number_of_items_changes_while_the_job_runs() {
+    let path = JobPath::new("job");
+    for seed in 0..50 {
+        let mut world = World::new(options(seed, document(4), 2));
+        for (at, items) in [(6_300, 7), (10_400, 2)] {
+            let text = document(items).to_yaml();
+            let op = Op::set(path.config(), text);
+            world.strike(Duration::from_millis(at), 0, Fault::Operator(vec![op]));
+        }
+        world.run_until(secs(16));
+        assert_no_overlap(&world, seed);
+        assert_each_second_once(&world, 7, secs(8), secs(10), seed);
+        assert_each_second_once(&world, 2, secs(12), secs(15), seed);
+        let left: Vec<String> = world.tree().children(&path.sharding()).unwrap_or_default();
+        assert_eq!(left, ["0", "1"], "seed {seed}: the others are deleted\n{}", world.story());
+    }
+}
+
+#[test]
+fn an_operator_s_shutdown_is_obeyed_for_good() {
+    for seed in 0..20 {
+        let mut world = World::new(options(seed, document(4), 2));
+        world.run_until(secs(6));
+        let instances = world.tree().children("/job/instances").unwrap_or_default();
+        let gone = instances.iter().find(|id| id.starts_with("10.0.0.1@")).expect("the first instance").clone();
+        let op = Op::delete(format!("/job/instances/{gone}"));
+        world.strike(Duration::from_millis(6_400), 0, Fault::Operator(vec![op]));
+        world.run_until(secs(14));
+        let after = World::moment(secs(8));
+        assert!(world.journal().iter().all(|e| e.process != 0 || e.start < after), "seed {seed}");
+        assert_each_second_once(&world, 4, secs(9), secs(13), seed);
+    }
+}

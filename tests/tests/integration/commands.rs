@@ -1,0 +1,158 @@
+//! The binary as a user meets it: exit codes, messages, signals, the embedded registry.
+
+use std::path::Path;
+use std::time::Duration;
+
+use elasticjob_registry::Registry;
+use elasticjob_registry::zookeeper::{Settings, Zookeeper};
+use elasticjob_tests::{Process, ZooKeeper, command, eventually, output, wall_clock_millis};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn up(folder: &Path, log: &str) -> Process {
+    let mut command = command();
+    command.args(["up", "-v"]).current_dir(folder);
+    Process::start(command, &folder.join(log))
+}
+
+#[test]
+fn up_shows_runs_within_seconds_and_ctrl_c_ends_it_cleanly() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let start = wall_clock_millis();
+    let mut process = up(folder.path(), "log");
+    for item in ["hello from item 0, Beijing", "hello from item 1, Shanghai", "hello from item 2, Guangzhou"] {
+        eventually(item, Duration::from_secs(10), || process.log().contains(item).then_some(()));
+    }
+    assert!(wall_clock_millis() - start < 10_000);
+
+    // Commands reach the registry while the agent holds it.
+    let list = output(&["job", "list", "--output", "json"], folder.path());
+    assert!(list.status.success(), "{}", text(&list.stderr));
+    let list = text(&list.stdout);
+    assert!(list.contains(r#""jobName":"hello""#) && list.contains(r#""status":"OK""#), "{list}");
+    let config = output(&["job", "config", "hello"], folder.path());
+    assert!(text(&config.stdout).contains("jobName: hello\n"), "{}", text(&config.stdout));
+    assert!(output(&["job", "trigger", "tick"], folder.path()).status.success());
+    eventually("the trigger", PATIENCE, || process.log().contains("(trigger)").then_some(()));
+    assert!(output(&["job", "disable", "hello"], folder.path()).status.success());
+    eventually("it is disabled", PATIENCE, || process.log().contains("gave up the leadership").then_some(()));
+    let unknown = output(&["job", "trigger", "none"], folder.path());
+    assert_eq!((unknown.status.code(), text(&unknown.stderr).as_str()), (Some(1), "elasticjob: there is no job `none`\n"));
+
+    // A second agent on the same file is refused.
+    let second = command().arg("up").current_dir(folder.path()).output().expect("runs");
+    assert_eq!(second.status.code(), Some(1));
+    assert!(text(&second.stderr).contains("elasticjob.db is in use by another process"), "{}", text(&second.stderr));
+
+    process.signal("INT");
+    let status = process.wait(PATIENCE);
+    assert_eq!(status.code(), Some(0), "{}", process.log());
+    assert!(process.log().contains("stopped"));
+
+    // Nobody holds the file: commands open it, and what was disabled stays so.
+    let list = output(&["job", "list"], folder.path());
+    assert!(text(&list.stdout).contains("CRASHED"), "{}", text(&list.stdout));
+    let process = up(folder.path(), "log2");
+    eventually("it stays disabled", PATIENCE, || process.log().contains("is DISABLED in the registry and stays so").then_some(()));
+    assert!(output(&["job", "enable", "hello"], folder.path()).status.success());
+    eventually("it runs again", PATIENCE, || process.log().contains("hello from item 2").then_some(()));
+}
+
+#[test]
+fn wrong_files_end_with_exit_code_2_and_write_nothing() {
+    let zookeeper = ZooKeeper::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let job = |lines: &str| {
+        format!(
+            "elasticjob:\n  regCenter: {{serverLists: '{}', namespace: wrong}}\n  jobs:\n    a:\n      elasticJobType: SCRIPT\n      shardingTotalCount: 2\n{lines}",
+            zookeeper.address()
+        )
+    };
+    let props = "      props: {script.command.line: 'true'}\n";
+    for (name, lines, expected) in [
+        ("both day fields", format!("      cron: 0 0 0 * * *\n{props}"), "7:13: job `a`: key `cron`: `0 0 0 * * *` is wrong: day-of-month `*` and day-of-week `*`: one of the two must be `?` and the other must not"),
+        ("never fires", format!("      cron: 0 0 0 30 2 ?\n{props}"), "7:13: job `a`: key `cron`: `0 0 0 30 2 ?` is wrong: it never fires"),
+        ("zone", format!("      cron: '* * * * * ?'\n      timeZone: Mars/Base\n{props}"), "8:17: job `a`: key `timeZone`: `Mars/Base` is wrong: expected GMT, GMT+8, GMT+08:00 or an IANA name such as Asia/Shanghai that this host knows"),
+        ("failover alone", format!("      cron: '* * * * * ?'\n      failover: true\n      monitorExecution: false\n{props}"), "8:17: job `a`: key `failover`: `true` is wrong: it needs `monitorExecution: true`"),
+        ("strategy", format!("      cron: '* * * * * ?'\n      jobShardingStrategyType: EVEN\n{props}"), "8:32: job `a`: key `jobShardingStrategyType`: `EVEN` is wrong: expected one of AVG_ALLOCATION, ODEVITY, ROUND_ROBIN, SINGLE_SHARDING_BALANCE"),
+        ("handler", format!("      cron: '* * * * * ?'\n      jobErrorHandlerType: SHOUT\n{props}"), "8:28: job `a`: key `jobErrorHandlerType`: `SHOUT` is wrong: expected one of LOG, THROW, IGNORE"),
+        ("thread pool", format!("      cron: '* * * * * ?'\n      jobExecutorServiceHandlerType: GPU\n{props}"), "8:38: job `a`: key `jobExecutorThreadPoolSizeProviderType`: `GPU` is wrong: expected one of CPU, SINGLE_THREAD"),
+        ("parameters", format!("      cron: '* * * * * ?'\n      shardingItemParameters: 0=a,b\n{props}"), "8:31: job `a`: key `shardingItemParameters`: `0=a,b` is wrong: pair `b`: expected item=text"),
+        ("parameter of no item", format!("      cron: '* * * * * ?'\n      shardingItemParameters: 2=c\n{props}"), "8:31: job `a`: key `shardingItemParameters`: `2=c` is wrong: item 2 is not in 0 to 1"),
+        ("listener", format!("      cron: '* * * * * ?'\n      jobListenerTypes: [x]\n{props}"), "8:25: job `a`: key `jobListenerTypes`: `x` is wrong: no listener of that name is known here"),
+        ("command", "      cron: '* * * * * ?'\n".to_owned(), "4:5: job `a`: key `props.script.command.line`: `` is wrong: expected a command: it is empty"),
+        ("range", format!("      cron: '* * * * * ?'\n      maxTimeDiffSeconds: -2\n{props}"), "8:27: key `maxTimeDiffSeconds`: `-2` is wrong: expected a whole number from -1 to 2147483647"),
+    ] {
+        let file = folder.path().join("job.yaml");
+        std::fs::write(&file, job(&lines)).expect("a file");
+        let found = output(&["agent", "job.yaml"], folder.path());
+        let told = text(&found.stderr);
+        assert_eq!(found.status.code(), Some(2), "{name}: {told}");
+        assert!(told.contains(&format!("job.yaml:{expected}")), "{name}: {told}");
+        assert_eq!(output(&["check", "job.yaml"], folder.path()).status.code(), Some(2), "{name}");
+    }
+    let unreadable = output(&["agent", "none.yaml"], folder.path());
+    assert_eq!(unreadable.status.code(), Some(2));
+    assert!(text(&unreadable.stderr).contains("none.yaml:1:1: the file cannot be read"), "{}", text(&unreadable.stderr));
+    for (arguments, part) in [
+        (vec!["--registry", "ftp://x", "job", "list"], "expected zookeeper://HOST:PORT,HOST:PORT/NAMESPACE or embedded:PATH"),
+        (vec!["cron", "* * * * *"], "5 of at least 6 fields given"),
+        (vec!["cron", "* * * * * ?", "--zone", "GMT+99"], "--zone `GMT+99`"),
+        (vec!["cron", "* * * * * ?", "--from", "yesterday"], "--from `yesterday`: expected a time like"),
+        (vec!["frobnicate"], "unrecognized subcommand"),
+    ] {
+        let found = output(&arguments, folder.path());
+        assert_eq!(found.status.code(), Some(2), "{arguments:?}: {}", text(&found.stderr));
+        assert!(text(&found.stderr).contains(part), "{arguments:?}: {}", text(&found.stderr));
+    }
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let written = runtime.block_on(async {
+        let registry = Zookeeper::connect(Settings::new(&zookeeper.address(), "wrong")).expect("right settings");
+        elasticjob_registry::conformance::session(&registry).await;
+        registry.read(vec![elasticjob_core::view::Query::Children("/".into())]).await.expect("reads")
+    });
+    assert_eq!(written[0].children(), [""; 0], "nothing was written");
+}
+
+#[test]
+fn a_job_of_another_class_is_refused() {
+    let zookeeper = ZooKeeper::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let address = format!("zookeeper://{}/classes", zookeeper.address());
+        let connection = elasticjob::registry::connect(&address).await.expect("right");
+        let job = elasticjob::ScheduleJob::new("a", 1).cron("0 0 0 1 1 ?").class_name("com.acme.MyJob");
+        job.simple(|_| async { Ok(()) }).start(&connection).await.expect("starts");
+    });
+    let file = format!(
+        "elasticjob:\n  regCenter: {{serverLists: '{}', namespace: classes}}\n  jobs:\n    a:\n      elasticJobType: SCRIPT\n      shardingTotalCount: 1\n      cron: '* * * * * ?'\n      props: {{script.command.line: 'true'}}\n",
+        zookeeper.address()
+    );
+    std::fs::write(folder.path().join("job.yaml"), file).expect("a file");
+    let found = output(&["agent", "job.yaml"], folder.path());
+    assert_eq!(found.status.code(), Some(2));
+    let told = text(&found.stderr);
+    assert!(told.contains("job conflict: the registry has `com.acme.MyJob` as the class of job `a`, this start has `SCRIPT`"), "{told}");
+}
+
+#[test]
+fn cron_prints_the_times_with_their_offsets() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let arguments = ["cron", "0 30 2 * * ?", "--zone", "Europe/Berlin", "--from", "2026-03-27T12:00:00Z", "--count", "3", "--output", "json"];
+    let found = output(&arguments, folder.path());
+    assert_eq!(
+        text(&found.stdout),
+        "[\"2026-03-28T02:30:00+01:00\",\"2026-03-30T02:30:00+02:00\",\"2026-03-31T02:30:00+02:00\"]\n",
+        "the gap of March 29 does not fire"
+    );
+    let found = output(&["cron", "0 0 0 30 2 ?"], folder.path());
+    assert_eq!(text(&found.stdout), "never\n");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(text(&output(&["completions", shell], folder.path()).stdout).contains("elasticjob"));
+    }
+}

@@ -1,0 +1,105 @@
+//! Links that are cut, and servers that go away: everything runs again, everywhere, by itself.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use elasticjob::registry::Connection;
+use elasticjob::registry::zookeeper::{Settings, Zookeeper};
+use elasticjob::{JobHandle, NetworkPreference, Plugins, ScheduleJob};
+use elasticjob_tests::{Ensemble, Process, Proxy, ZooKeeper, agent, eventually, pause, wall_clock_millis};
+
+use crate::job_file;
+
+const JOBS: usize = 50;
+const SESSION: Duration = Duration::from_secs(2);
+
+/// When each job last ran on each instance.
+type LastRuns = Arc<Mutex<BTreeMap<(String, usize), i64>>>;
+
+async fn start_all(servers: &str, instance: usize, runs: &LastRuns) -> (Connection, Vec<JobHandle>) {
+    let settings = Settings {
+        session_timeout: SESSION,
+        base_sleep: Duration::from_millis(100),
+        max_sleep: Duration::from_millis(500),
+        ..Settings::new(servers, "links")
+    };
+    let registry = Arc::new(Zookeeper::connect(settings).expect("right settings"));
+    let connection =
+        Connection::new(registry, Plugins::default(), &NetworkPreference::default()).expect("an address");
+    let mut handles = Vec::new();
+    for number in 0..JOBS {
+        let name = format!("job-{number}");
+        let (runs, key) = (Arc::clone(runs), name.clone());
+        let job = ScheduleJob::new(&name, 2).cron("* * * * * ?").simple(move |_| {
+            let (runs, key) = (Arc::clone(&runs), key.clone());
+            async move {
+                runs.lock().expect("a lock").insert((key, instance), wall_clock_millis());
+                Ok(())
+            }
+        });
+        handles.push(job.start(&connection).await.expect("starts"));
+    }
+    (connection, handles)
+}
+
+/// Waits until each job has run on each of two instances after that moment.
+fn all_run_after(runs: &LastRuns, moment: i64, what: &str) {
+    let wanted = JOBS * 2;
+    eventually(what, Duration::from_secs(40), || {
+        let count = runs.lock().expect("a lock").values().filter(|at| **at > moment).count();
+        (count == wanted).then_some(())
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_each_of_twenty_cuts_all_jobs_run_again_on_all_instances() {
+    let zookeeper = ZooKeeper::start();
+    let proxy = Proxy::to(zookeeper.port()).await;
+    let runs = LastRuns::default();
+    let (_one, _jobs_of_one) = start_all(&proxy.address(), 0, &runs).await;
+    let (_two, _jobs_of_two) = start_all(&zookeeper.address(), 1, &runs).await;
+    tokio::task::block_in_place(|| all_run_after(&runs, wall_clock_millis(), "all jobs run on both instances"));
+    for cut in 0..20_u32 {
+        // From a tenth of a session time-out to three of them, in no order.
+        let length = SESSION * (1 + (cut * 7) % 20 * 29 / 19) / 10;
+        proxy.cut();
+        tokio::task::block_in_place(|| pause(length));
+        proxy.mend();
+        let what = format!("all jobs run on both instances after cut {cut} of {length:?}");
+        tokio::task::block_in_place(|| all_run_after(&runs, wall_clock_millis() + 500, &what));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_death_of_zookeeper_s_leader_and_a_restart_of_all_are_survived() {
+    let mut ensemble = Ensemble::start();
+    let runs = LastRuns::default();
+    let (_one, _jobs_of_one) = start_all(&ensemble.addresses(), 0, &runs).await;
+    let (_two, _jobs_of_two) = start_all(&ensemble.addresses(), 1, &runs).await;
+    tokio::task::block_in_place(|| {
+        all_run_after(&runs, wall_clock_millis(), "all jobs run on both instances");
+        let leader = ensemble.wait_for_leader();
+        ensemble.servers[leader].kill();
+        ensemble.wait_for_leader();
+        all_run_after(&runs, wall_clock_millis(), "all jobs run after the leader's death");
+        ensemble.revive(leader);
+        ensemble.restart();
+        all_run_after(&runs, wall_clock_millis(), "all jobs run after a restart of the ensemble");
+    });
+}
+
+#[test]
+fn an_agent_waits_for_a_zookeeper_that_is_not_there_and_starts_when_it_comes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = elasticjob_tests::Journal::new(folder.path());
+    let port = elasticjob_tests::free_port();
+    let more = "      cron: '* * * * * ?'\n";
+    let file = job_file(folder.path(), "job", &format!("127.0.0.1:{port}"), &journal, 2, "0", more);
+    let process: Process = agent(&file, &folder.path().join("log"));
+    eventually("it says so", Duration::from_secs(20), || {
+        process.log().contains(&format!("cannot connect to ZooKeeper 127.0.0.1:{port}/tests")).then_some(())
+    });
+    let _zookeeper = ZooKeeper::start_at(port);
+    eventually("it runs", Duration::from_secs(30), || (journal.runs().len() >= 4).then_some(()));
+}

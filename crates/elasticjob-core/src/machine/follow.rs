@@ -31,6 +31,7 @@ impl JobMachine {
         }
         if !self.is_available() {
             self.items.clear();
+            self.follow.stale = true; // read it again when we may have items
             return false;
         }
         let Some(config) = self.config.clone() else { return false };

@@ -146,6 +146,7 @@ impl JobMachine {
                 [
                     Query::Children(self.path.item(i)),
                     Query::Children(self.path.item_owner(i)),
+                    Query::Node(self.path.item_owner(i)),
                     Query::Node(self.path.item_running(i)),
                 ]
             })
@@ -216,6 +217,7 @@ impl JobMachine {
         guard.extend(self.view.config.as_ref().map(|n| Op::check(self.path.config(), n.version)));
         guard.extend(owners.into_iter().map(|id| Op::exists(self.path.instance(id))));
         for item in existing.iter().filter(|i| **i >= survey.basis.total) {
+            plan.old.extend(node(self.path.item_owner(*item)).map(|owner| (*item, owner.text())));
             let runner = node(self.path.item_running(*item)).map(|mark| mark.text());
             if runner.is_some_and(|id| self.view.is_live(&id)) {
                 plan.kept.insert(*item);

@@ -84,7 +84,8 @@ pub struct JobMachine {
 }
 
 /// Who goes first when several steps could be made: what is due before what keeps house.
-const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 19] = [
+const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 20] = [
+    JobMachine::confirm_shutdown,
     JobMachine::settle,
     JobMachine::release,
     JobMachine::begin,
@@ -262,7 +263,8 @@ impl JobMachine {
             StepResult::Refused(_) => {}
         }
         match step {
-            Step::Join => self.join_done(now, result, out),
+            Step::Join { wrote } => self.join_done(now, wrote, result, out),
+            Step::ConfirmShutdown => self.shutdown_confirmed(now, result, out),
             Step::Leave { ops } => self.leave_done(now, ops, result, out),
             Step::Server | Step::Tidy => self.housekeeping_done(now, result, out),
             Step::Elect { latch } => self.elect_done(now, &latch, result, out),

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::types::{Effects, Life, Phase, Session, Step};
-use super::{Effect, JobMachine, Note, StopReason};
+use super::{Effect, JobMachine, Note, StepResult, StopReason};
 use crate::config::JobConfig;
 use crate::limits;
 use crate::path::Place;
 use crate::time::Timestamp;
 use crate::tree::Node;
-use crate::view::JobView;
+use crate::view::{Answer, JobView, Query};
 use crate::wire::JobDocument;
 
 /// Due times that are walked over one by one after the process was held up; a day of a job each second.
@@ -123,7 +123,8 @@ impl JobMachine {
             },
             Some(Place::Instance(id)) => match node {
                 Some(_) => drop(self.gone.remove(*id)),
-                None if *id == self.id() && self.life == Life::Joined => self.shut_down_by_operator(now, out),
+                // Our own: shut down by an operator, or the session is over and we are about to learn it. The rule
+                // `confirm_shutdown` asks.
                 None => {}
             },
             Some(Place::ItemDisabled(item)) => {
@@ -147,6 +148,27 @@ impl JobMachine {
         }
     }
 
+    /// Rule: an own instance node that is gone means "shut down" only while our session lives, which an answer shows.
+    pub(super) fn confirm_shutdown(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+        if self.life != Life::Joined || self.view.is_live(self.id()) || !self.gone.contains_key(self.id()) {
+            return false;
+        }
+        let query = Query::Node(self.path.instance(self.id()));
+        self.read(Step::ConfirmShutdown, vec![query], out)
+    }
+
+    pub(super) fn shutdown_confirmed(&mut self, now: Timestamp, result: StepResult, out: &mut Effects) {
+        let StepResult::Answers(answers) = result else { return };
+        match answers.first().and_then(Answer::node) {
+            Some(node) => {
+                let (path, at) = (self.path.clone(), self.path.instance(self.id()));
+                self.view.apply(&path, &at, Some(node.clone()));
+                self.gone.remove(&self.setup.identity.id);
+            }
+            None => self.shut_down_by_operator(now, out),
+        }
+    }
+
     fn shut_down_by_operator(&mut self, now: Timestamp, out: &mut Effects) {
         out.note(Note::ShutDownByOperator);
         self.life = Life::Leaving { deadline: now + Duration::from_secs(30) };
@@ -156,7 +178,7 @@ impl JobMachine {
     }
 
     /// Reads the stored configuration again, if it was written since.
-    fn refresh_config(&mut self, now: Timestamp, out: &mut Effects) {
+    pub(super) fn refresh_config(&mut self, now: Timestamp, out: &mut Effects) {
         let Some(node) = &self.view.config else { return };
         if self.config_read == Some(node.mzxid) {
             return;

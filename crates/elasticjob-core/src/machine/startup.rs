@@ -7,7 +7,7 @@ use super::{Effect, JobMachine, Note, StepResult, StopReason};
 use crate::config::JobConfig;
 use crate::limits;
 use crate::time::Timestamp;
-use crate::tree::{Op, Reason};
+use crate::tree::{Node, Op, Reason};
 use crate::view::ServerState;
 use crate::wire::{JobDocument, instance_yaml};
 
@@ -32,6 +32,7 @@ impl JobMachine {
         let Ok(effective) = self.config_ops(&mut ops) else {
             return false; // the stored one is broken: said already, and looked at again when it is written
         };
+        let wrote = (!ops.is_empty()).then(|| effective.to_yaml());
         if !self.setup.one_off && effective.cron.as_deref().unwrap_or_default().is_empty() {
             let reason = format!("`cron` of job `{}` is empty: a scheduled job needs one", self.path.job());
             self.left(StopReason::Refused(reason), out);
@@ -55,7 +56,7 @@ impl JobMachine {
         }
         let yaml = instance_yaml(&identity.id, &identity.server_ip);
         ops.push(Op::ephemeral(self.path.instance(&identity.id), yaml));
-        self.commit(Step::Join, ops, out)
+        self.commit(Step::Join { wrote }, ops, out)
     }
 
     /// The operations that make the configuration what it must be, and that configuration.
@@ -111,9 +112,21 @@ impl JobMachine {
         }
     }
 
-    pub(super) fn join_done(&mut self, now: Timestamp, result: StepResult, out: &mut Effects) {
+    pub(super) fn join_done(
+        &mut self,
+        now: Timestamp,
+        wrote: Option<String>,
+        result: StepResult,
+        out: &mut Effects,
+    ) {
         match result {
-            StepResult::Committed { .. } => self.joined(now, out),
+            StepResult::Committed { zxid } => {
+                if let Some(text) = wrote {
+                    self.view.config = Some(Node::new(&text, zxid, 0, now));
+                    self.refresh_config(now, out);
+                }
+                self.joined(now, out);
+            }
             StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
                 self.look_again(now, out);
             }

@@ -400,7 +400,8 @@ pub(super) struct Latch {
 /// The registry step that is under way, with what its end needs to know.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    Join,
+    Join { wrote: Option<String> },
+    ConfirmShutdown,
     Leave { ops: Vec<Op> },
     Server,
     Tidy,

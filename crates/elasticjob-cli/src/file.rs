@@ -337,16 +337,25 @@ impl Reader {
                 "props" => self.props(&setting, &mut document, &mut job.places),
                 "elasticJobClass" => self.fault(
                     setting.at,
-                    format!("key `{}` in {inside}: a class is code: run it with the library, or use `elasticJobType`", setting.key),
+                    format!(
+                        "key `{}` in {inside}: a class is code: run it with the library, or use `elasticJobType`",
+                        setting.key
+                    ),
                 ),
                 _ => self.job_setting(key, &setting, &mut document),
             }
         }
         if !job.places.contains_key("elasticJobType") && !job.places.contains_key("elasticJobClass") {
-            self.fault(entry.at, format!("key `elasticJobType` is missing in {inside}: expected a type such as SCRIPT"));
+            self.fault(
+                entry.at,
+                format!("key `elasticJobType` is missing in {inside}: expected a type such as SCRIPT"),
+            );
         }
         if !job.places.contains_key("shardingTotalCount") {
-            self.fault(entry.at, format!("key `shardingTotalCount` is missing in {inside}: expected a whole number from 1"));
+            self.fault(
+                entry.at,
+                format!("key `shardingTotalCount` is missing in {inside}: expected a whole number from 1"),
+            );
             return None;
         }
         job.document = document;
@@ -359,8 +368,7 @@ impl Reader {
             "cron" => document.cron = Some(self.text(setting)).filter(|c| !c.is_empty()),
             "timeZone" => document.time_zone = Some(self.text(setting)).filter(|z| !z.is_empty()),
             "shardingTotalCount" => {
-                document.sharding_total_count =
-                    self.number(setting, 1, elasticjob_core::limits::ITEMS_MAX.into());
+                document.sharding_total_count = self.number(setting, 1, elasticjob_core::limits::ITEMS_MAX.into());
             }
             "shardingItemParameters" => document.sharding_item_parameters = Some(self.text(setting)),
             "jobParameter" => document.job_parameter = Some(self.text(setting)),

@@ -14,8 +14,11 @@ pub(crate) fn start(format: LogFormat, verbose: u8) {
         _ => "debug,elasticjob=trace,elasticjob_registry=trace",
     };
     let colours = std::io::stderr().is_terminal();
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter)).with_writer(std::io::stderr).with_target(false).with_ansi(colours);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(filter))
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(colours);
     match format {
         LogFormat::Text => builder.init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),

@@ -98,8 +98,8 @@ impl JobConfig {
         let zone_text = document.time_zone.clone().unwrap_or_default();
         let time_zone = zone(&zone_text, zones).map_err(|e| faults.push(fault("timeZone", &zone_text, e)));
         let parameters = document.sharding_item_parameters.as_deref().unwrap_or_default();
-        let parameters = ItemParameters::parse(parameters)
-            .map_err(|e| faults.push(fault("shardingItemParameters", parameters, e)));
+        let parameters =
+            ItemParameters::parse(parameters).map_err(|e| faults.push(fault("shardingItemParameters", parameters, e)));
         let max_time_diff = u64::try_from(document.max_time_diff_seconds).ok().map(Duration::from_secs);
         let minutes = u64::try_from(document.reconcile_interval_minutes).unwrap_or_default();
         if !faults.is_empty() {
@@ -151,14 +151,13 @@ impl JobConfig {
             let expected = "expected minutes, or 0 for never";
             faults.push(fault("reconcileIntervalMinutes", document.reconcile_interval_minutes, expected));
         }
-        if let (Ok(parameters), Ok(total)) = (
-            ItemParameters::parse(document.sharding_item_parameters.as_deref().unwrap_or_default()),
-            i64::try_from(document.sharding_total_count),
-        ) && let Some(item) = parameters.items().find(|i| !(0..total).contains(i))
+        let parameters = document.sharding_item_parameters.as_deref().unwrap_or_default();
+        let total = document.sharding_total_count;
+        if let Ok(parsed) = ItemParameters::parse(parameters)
+            && let Some(item) = parsed.items().find(|i| !(0..total).contains(i))
         {
-            let text = document.sharding_item_parameters.clone().unwrap_or_default();
             let expected = format!("item {item} is not in 0 to {}", total - 1);
-            faults.push(fault("shardingItemParameters", text, expected));
+            faults.push(fault("shardingItemParameters", parameters, expected));
         }
         faults
     }
@@ -267,10 +266,8 @@ mod tests {
                 continue;
             };
             let parsed = parsed.unwrap_or_else(|e| panic!("{case}: {e}"));
-            let expected: BTreeMap<i64, String> = map
-                .iter()
-                .map(|(k, v)| (k.parse().expect("number"), v.as_str().expect("text").to_owned()))
-                .collect();
+            let expected: BTreeMap<i64, String> =
+                map.iter().map(|(k, v)| (k.parse().expect("number"), v.as_str().expect("text").to_owned())).collect();
             assert_eq!(*parsed.parameters, expected, "{case}");
         }
     }

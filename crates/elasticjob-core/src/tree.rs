@@ -415,8 +415,7 @@ impl Tree {
 
 impl Entry {
     fn new(data: Vec<u8>, owner: u64, zxid: i64, now: Timestamp) -> Entry {
-        let node =
-            Node { data: data.into(), version: 0, czxid: zxid, mzxid: zxid, created: now, modified: now, owner };
+        let node = Node { data: data.into(), version: 0, czxid: zxid, mzxid: zxid, created: now, modified: now, owner };
         Entry { node, children: BTreeSet::new(), sequence: 0 }
     }
 }
@@ -439,11 +438,7 @@ mod tests {
         let before: Vec<_> = tree.iter().map(|(p, n)| (p.to_owned(), n.clone())).collect();
         let children = tree.children("/a");
         let refusal = tree
-            .commit(
-                session,
-                &[Op::set("/a", "y"), Op::delete("/a/b"), Op::create("/a/c", ""), Op::check("/a", 7)],
-                NOW,
-            )
+            .commit(session, &[Op::set("/a", "y"), Op::delete("/a/b"), Op::create("/a/c", ""), Op::check("/a", 7)], NOW)
             .expect_err("the last check fails");
         assert_eq!(refusal, Refusal { op: 3, reason: Reason::Version });
         let after: Vec<_> = tree.iter().map(|(p, n)| (p.to_owned(), n.clone())).collect();

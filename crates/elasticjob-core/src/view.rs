@@ -174,9 +174,8 @@ impl JobView {
     /// ids, as strategies take them.
     pub fn available(&self) -> Vec<String> {
         let enabled = |node: &InstanceNode| self.server(&node.server_ip) == Some(ServerState::Enabled);
-        let readable = |(id, node): (&String, &Node)| {
-            parse_instance(&node.data).is_some_and(|n| enabled(&n)).then(|| id.clone())
-        };
+        let readable =
+            |(id, node): (&String, &Node)| parse_instance(&node.data).is_some_and(|n| enabled(&n)).then(|| id.clone());
         descending(self.instances.iter().filter_map(readable).collect())
     }
 

@@ -168,7 +168,11 @@ async fn sequences(connect: &Connect<'_>) {
         let prefix = "/seq/a/latch/x-latch-".to_owned();
         names.push(registry.create_sequential(session, parents.clone(), prefix).await.expect("creates"));
     }
-    let sorted = { let mut s = names.clone(); s.sort(); s };
+    let sorted = {
+        let mut s = names.clone();
+        s.sort();
+        s
+    };
     assert_eq!(names, sorted, "they rise");
     assert!(names[0].len() == "/seq/a/latch/x-latch-".len() + 10, "ten digits: {names:?}");
     let error = registry.create_sequential(session, vec!["/none/a".into()], "/none/a/x-".into()).await;
@@ -197,7 +201,8 @@ async fn watches(connect: &Connect<'_>) {
     let tree = two.watch(Target::Subtree("/w/s".into()), Arc::clone(&sink)).await.expect("watches");
     let missing = two.watch(Target::Node("/w/later".into()), sink).await.expect("watches what is not there yet");
     committed(&*one, session, vec![Op::set("/w/n", "1"), Op::create("/w/n/c", ""), Op::create("/w/later", "")]).await;
-    committed(&*one, session, vec![Op::create("/w/s/a", ""), Op::create("/w/s/a/b", ""), Op::set("/w/s/a/b", "1")]).await;
+    committed(&*one, session, vec![Op::create("/w/s/a", ""), Op::create("/w/s/a/b", ""), Op::set("/w/s/a/b", "1")])
+        .await;
     committed(&*one, session, vec![Op::delete("/w/s/a/b"), Op::create("/w/other", "")]).await;
     let expected: BTreeMap<&str, Vec<EventKind>> = BTreeMap::from([
         ("/w/later", vec![EventKind::Created]),

@@ -210,7 +210,8 @@ impl World {
 
     /// The registry as `path | value` lines, with the session of ephemeral nodes.
     pub fn dump(&self) -> String {
-        let line = |(path, node): (&str, &Node)| format!("{path} | {} | {:x}\n", node.text().replace('\n', "\\n"), node.owner);
+        let line =
+            |(path, node): (&str, &Node)| format!("{path} | {} | {:x}\n", node.text().replace('\n', "\\n"), node.owner);
         self.tree.iter().map(line).collect()
     }
 
@@ -306,7 +307,11 @@ impl World {
 
     fn expire(&mut self, index: usize, session: u64) {
         let process = &self.processes[index];
-        if process.session == session && process.connected && process.machine.is_some() && process.paused_until <= self.now {
+        if process.session == session
+            && process.connected
+            && process.machine.is_some()
+            && process.paused_until <= self.now
+        {
             return; // it is back in time
         }
         for entry in self.journal.iter_mut().filter(|e| e.process == index && e.lease_end.is_none()) {
@@ -390,7 +395,7 @@ impl World {
                     self.deliver(index, Input::Changed(vec![(path, node)]));
                 }
             }
-            Effect::Unwatch(paths) => paths.iter().for_each(|p| drop(self.processes[index].watched.remove(p))),
+            Effect::Unwatch(paths) => self.processes[index].watched.retain(|watched| !paths.contains(watched)),
             Effect::CheckClock => self.deliver(index, Input::ClockChecked(Duration::ZERO)),
             Effect::Run(run) => {
                 for item in run.items {

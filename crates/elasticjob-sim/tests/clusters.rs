@@ -37,7 +37,13 @@ fn assert_no_overlap(world: &World, seed: u64) {
         for pair in runs.windows(2) {
             let until = pair[0].end.into_iter().chain(pair[0].lease_end).min();
             let over = until.is_some_and(|until| until <= pair[1].start);
-            assert!(over, "seed {seed}: item {item} ran twice at once:\n{:?}\n{:?}\n{}", pair[0], pair[1], world.story());
+            assert!(
+                over,
+                "seed {seed}: item {item} ran twice at once:\n{:?}\n{:?}\n{}",
+                pair[0],
+                pair[1],
+                world.story()
+            );
             assert!(
                 pair[0].token < pair[1].token,
                 "seed {seed}: item {item}: fencing tokens must rise:\n{:?}\n{:?}",
@@ -181,11 +187,14 @@ fn planted_marks_of_nobody_do_not_stop_an_item_for_ten_seconds() {
         ("failover", vec![Op::create(path.item_failover(0), ghost)]),
         ("failovering", vec![Op::create(path.item_failovering(0), ghost)]),
         ("misfire", vec![Op::create(path.item_misfire(0), "")]),
-        ("failover items", vec![
-            Op::Ensure(path.below("leader/failover")),
-            Op::Ensure(path.failover_items()),
-            Op::create(path.failover_item(0), ""),
-        ]),
+        (
+            "failover items",
+            vec![
+                Op::Ensure(path.below("leader/failover")),
+                Op::Ensure(path.failover_items()),
+                Op::create(path.failover_item(0), ""),
+            ],
+        ),
         ("processing", vec![Op::create(path.processing(), "")]),
         ("necessary", vec![Op::create(path.necessary(), "")]),
         ("leader", vec![Op::delete(path.leader_instance()), Op::create(path.leader_instance(), ghost)]),
@@ -204,7 +213,12 @@ fn planted_marks_of_nobody_do_not_stop_an_item_for_ten_seconds() {
                 for item in 0..2 {
                     let late = World::moment(secs(16));
                     let runs = world.journal().iter().filter(|e| e.item == item && e.start > late).count();
-                    assert!(runs >= 8, "{name}, failover {failover}, seed {seed}: item {item} ran {runs} times\n{}\n{}", world.story(), world.dump());
+                    assert!(
+                        runs >= 8,
+                        "{name}, failover {failover}, seed {seed}: item {item} ran {runs} times\n{}\n{}",
+                        world.story(),
+                        world.dump()
+                    );
                 }
             }
         }

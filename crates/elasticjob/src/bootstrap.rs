@@ -10,9 +10,7 @@ use elasticjob_core::wire::JobDocument;
 use tokio::sync::{oneshot, watch};
 
 use crate::connection::Connection;
-use crate::execute::{
-    Blocking, BlockingJob, Closure, Context, Executor, ItemExecutor, JobResult, Simple, SimpleJob,
-};
+use crate::execute::{Blocking, BlockingJob, Closure, Context, Executor, ItemExecutor, JobResult, Simple, SimpleJob};
 use crate::operate::{Operate, OperateError};
 use crate::worker::{JobState, Message, Start};
 use crate::{Error, clock};

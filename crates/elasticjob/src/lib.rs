@@ -51,8 +51,8 @@ pub use error::Error;
 pub use execute::{
     BlockingJob, Cancelled, Context, ItemExecutor, JobError, JobResult, JobType, SimpleJob, THREAD_POOLS, script,
 };
-pub use operate::{JobBrief, Operate, OperateError};
 pub use identity::{NetworkPreference, server_ip};
+pub use operate::{JobBrief, Operate, OperateError};
 pub use plugins::{ErrorHandler, Plugins};
 pub use worker::JobState;
 

@@ -41,7 +41,10 @@ fn up_shows_runs_within_seconds_and_ctrl_c_ends_it_cleanly() {
     assert!(output(&["job", "disable", "hello"], folder.path()).status.success());
     eventually("it is disabled", PATIENCE, || process.log().contains("gave up the leadership").then_some(()));
     let unknown = output(&["job", "trigger", "none"], folder.path());
-    assert_eq!((unknown.status.code(), text(&unknown.stderr).as_str()), (Some(1), "elasticjob: there is no job `none`\n"));
+    assert_eq!(
+        (unknown.status.code(), text(&unknown.stderr).as_str()),
+        (Some(1), "elasticjob: there is no job `none`\n")
+    );
 
     // A second agent on the same file is refused.
     let second = command().arg("up").current_dir(folder.path()).output().expect("runs");
@@ -57,7 +60,9 @@ fn up_shows_runs_within_seconds_and_ctrl_c_ends_it_cleanly() {
     let list = output(&["job", "list"], folder.path());
     assert!(text(&list.stdout).contains("CRASHED"), "{}", text(&list.stdout));
     let process = up(folder.path(), "log2");
-    eventually("it stays disabled", PATIENCE, || process.log().contains("is DISABLED in the registry and stays so").then_some(()));
+    eventually("it stays disabled", PATIENCE, || {
+        process.log().contains("is DISABLED in the registry and stays so").then_some(())
+    });
     assert!(output(&["job", "enable", "hello"], folder.path()).status.success());
     eventually("it runs again", PATIENCE, || process.log().contains("hello from item 2").then_some(()));
 }
@@ -74,18 +79,66 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
     };
     let props = "      props: {script.command.line: 'true'}\n";
     for (name, lines, expected) in [
-        ("both day fields", format!("      cron: 0 0 0 * * *\n{props}"), "7:13: job `a`: key `cron`: `0 0 0 * * *` is wrong: day-of-month `*` and day-of-week `*`: one of the two must be `?` and the other must not"),
-        ("never fires", format!("      cron: 0 0 0 30 2 ?\n{props}"), "7:13: job `a`: key `cron`: `0 0 0 30 2 ?` is wrong: it never fires"),
-        ("zone", format!("      cron: '* * * * * ?'\n      timeZone: Mars/Base\n{props}"), "8:17: job `a`: key `timeZone`: `Mars/Base` is wrong: expected GMT, GMT+8, GMT+08:00 or an IANA name such as Asia/Shanghai that this host knows"),
-        ("failover alone", format!("      cron: '* * * * * ?'\n      failover: true\n      monitorExecution: false\n{props}"), "8:17: job `a`: key `failover`: `true` is wrong: it needs `monitorExecution: true`"),
-        ("strategy", format!("      cron: '* * * * * ?'\n      jobShardingStrategyType: EVEN\n{props}"), "8:32: job `a`: key `jobShardingStrategyType`: `EVEN` is wrong: expected one of AVG_ALLOCATION, ODEVITY, ROUND_ROBIN, SINGLE_SHARDING_BALANCE"),
-        ("handler", format!("      cron: '* * * * * ?'\n      jobErrorHandlerType: SHOUT\n{props}"), "8:28: job `a`: key `jobErrorHandlerType`: `SHOUT` is wrong: expected one of LOG, THROW, IGNORE"),
-        ("thread pool", format!("      cron: '* * * * * ?'\n      jobExecutorServiceHandlerType: GPU\n{props}"), "8:38: job `a`: key `jobExecutorThreadPoolSizeProviderType`: `GPU` is wrong: expected one of CPU, SINGLE_THREAD"),
-        ("parameters", format!("      cron: '* * * * * ?'\n      shardingItemParameters: 0=a,b\n{props}"), "8:31: job `a`: key `shardingItemParameters`: `0=a,b` is wrong: pair `b`: expected item=text"),
-        ("parameter of no item", format!("      cron: '* * * * * ?'\n      shardingItemParameters: 2=c\n{props}"), "8:31: job `a`: key `shardingItemParameters`: `2=c` is wrong: item 2 is not in 0 to 1"),
-        ("listener", format!("      cron: '* * * * * ?'\n      jobListenerTypes: [x]\n{props}"), "8:25: job `a`: key `jobListenerTypes`: `x` is wrong: no listener of that name is known here"),
-        ("command", "      cron: '* * * * * ?'\n".to_owned(), "4:5: job `a`: key `props.script.command.line`: `` is wrong: expected a command: it is empty"),
-        ("range", format!("      cron: '* * * * * ?'\n      maxTimeDiffSeconds: -2\n{props}"), "8:27: key `maxTimeDiffSeconds`: `-2` is wrong: expected a whole number from -1 to 2147483647"),
+        (
+            "both day fields",
+            format!("      cron: 0 0 0 * * *\n{props}"),
+            "7:13: job `a`: key `cron`: `0 0 0 * * *` is wrong: day-of-month `*` and day-of-week `*`: one of the two must be `?` and the other must not",
+        ),
+        (
+            "never fires",
+            format!("      cron: 0 0 0 30 2 ?\n{props}"),
+            "7:13: job `a`: key `cron`: `0 0 0 30 2 ?` is wrong: it never fires",
+        ),
+        (
+            "zone",
+            format!("      cron: '* * * * * ?'\n      timeZone: Mars/Base\n{props}"),
+            "8:17: job `a`: key `timeZone`: `Mars/Base` is wrong: expected GMT, GMT+8, GMT+08:00 or an IANA name such as Asia/Shanghai that this host knows",
+        ),
+        (
+            "failover alone",
+            format!("      cron: '* * * * * ?'\n      failover: true\n      monitorExecution: false\n{props}"),
+            "8:17: job `a`: key `failover`: `true` is wrong: it needs `monitorExecution: true`",
+        ),
+        (
+            "strategy",
+            format!("      cron: '* * * * * ?'\n      jobShardingStrategyType: EVEN\n{props}"),
+            "8:32: job `a`: key `jobShardingStrategyType`: `EVEN` is wrong: expected one of AVG_ALLOCATION, ODEVITY, ROUND_ROBIN, SINGLE_SHARDING_BALANCE",
+        ),
+        (
+            "handler",
+            format!("      cron: '* * * * * ?'\n      jobErrorHandlerType: SHOUT\n{props}"),
+            "8:28: job `a`: key `jobErrorHandlerType`: `SHOUT` is wrong: expected one of LOG, THROW, IGNORE",
+        ),
+        (
+            "thread pool",
+            format!("      cron: '* * * * * ?'\n      jobExecutorServiceHandlerType: GPU\n{props}"),
+            "8:38: job `a`: key `jobExecutorThreadPoolSizeProviderType`: `GPU` is wrong: expected one of CPU, SINGLE_THREAD",
+        ),
+        (
+            "parameters",
+            format!("      cron: '* * * * * ?'\n      shardingItemParameters: 0=a,b\n{props}"),
+            "8:31: job `a`: key `shardingItemParameters`: `0=a,b` is wrong: pair `b`: expected item=text",
+        ),
+        (
+            "parameter of no item",
+            format!("      cron: '* * * * * ?'\n      shardingItemParameters: 2=c\n{props}"),
+            "8:31: job `a`: key `shardingItemParameters`: `2=c` is wrong: item 2 is not in 0 to 1",
+        ),
+        (
+            "listener",
+            format!("      cron: '* * * * * ?'\n      jobListenerTypes: [x]\n{props}"),
+            "8:25: job `a`: key `jobListenerTypes`: `x` is wrong: no listener of that name is known here",
+        ),
+        (
+            "command",
+            "      cron: '* * * * * ?'\n".to_owned(),
+            "4:5: job `a`: key `props.script.command.line`: `` is wrong: expected a command: it is empty",
+        ),
+        (
+            "range",
+            format!("      cron: '* * * * * ?'\n      maxTimeDiffSeconds: -2\n{props}"),
+            "8:27: key `maxTimeDiffSeconds`: `-2` is wrong: expected a whole number from -1 to 2147483647",
+        ),
     ] {
         let file = folder.path().join("job.yaml");
         std::fs::write(&file, job(&lines)).expect("a file");
@@ -97,9 +150,16 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
     }
     let unreadable = output(&["agent", "none.yaml"], folder.path());
     assert_eq!(unreadable.status.code(), Some(2));
-    assert!(text(&unreadable.stderr).contains("none.yaml:1:1: the file cannot be read"), "{}", text(&unreadable.stderr));
+    assert!(
+        text(&unreadable.stderr).contains("none.yaml:1:1: the file cannot be read"),
+        "{}",
+        text(&unreadable.stderr)
+    );
     for (arguments, part) in [
-        (vec!["--registry", "ftp://x", "job", "list"], "expected zookeeper://HOST:PORT,HOST:PORT/NAMESPACE or embedded:PATH"),
+        (
+            vec!["--registry", "ftp://x", "job", "list"],
+            "expected zookeeper://HOST:PORT,HOST:PORT/NAMESPACE or embedded:PATH",
+        ),
         (vec!["cron", "* * * * *"], "5 of at least 6 fields given"),
         (vec!["cron", "* * * * * ?", "--zone", "GMT+99"], "--zone `GMT+99`"),
         (vec!["cron", "* * * * * ?", "--from", "yesterday"], "--from `yesterday`: expected a time like"),
@@ -137,13 +197,29 @@ fn a_job_of_another_class_is_refused() {
     let found = output(&["agent", "job.yaml"], folder.path());
     assert_eq!(found.status.code(), Some(2));
     let told = text(&found.stderr);
-    assert!(told.contains("job conflict: the registry has `com.acme.MyJob` as the class of job `a`, this start has `SCRIPT`"), "{told}");
+    assert!(
+        told.contains(
+            "job conflict: the registry has `com.acme.MyJob` as the class of job `a`, this start has `SCRIPT`"
+        ),
+        "{told}"
+    );
 }
 
 #[test]
 fn cron_prints_the_times_with_their_offsets() {
     let folder = tempfile::tempdir().expect("a folder");
-    let arguments = ["cron", "0 30 2 * * ?", "--zone", "Europe/Berlin", "--from", "2026-03-27T12:00:00Z", "--count", "3", "--output", "json"];
+    let arguments = [
+        "cron",
+        "0 30 2 * * ?",
+        "--zone",
+        "Europe/Berlin",
+        "--from",
+        "2026-03-27T12:00:00Z",
+        "--count",
+        "3",
+        "--output",
+        "json",
+    ];
     let found = output(&arguments, folder.path());
     assert_eq!(
         text(&found.stdout),

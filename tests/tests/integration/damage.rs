@@ -62,13 +62,11 @@ async fn a_damaged_job_rests_and_the_others_run_on() {
         });
     });
     let registry = connection.registry();
-    let good = registry
-        .read(vec![elasticjob_core::view::Query::Node("/no-yaml/config".into())])
-        .await
-        .expect("reads")[0]
-        .node()
-        .expect("is there")
-        .text();
+    let good = registry.read(vec![elasticjob_core::view::Query::Node("/no-yaml/config".into())]).await.expect("reads")
+        [0]
+    .node()
+    .expect("is there")
+    .text();
     plant(&**registry, vec![Op::set("/no-yaml/config", "{ this is: [not YAML")]).await;
     plant(&**registry, vec![Op::set("/megabyte/config", vec![b'a'; 900_000])]).await;
     plant(
@@ -112,7 +110,8 @@ async fn planted_marks_of_every_kind_do_not_stop_an_item_for_ten_seconds() {
     let registry = connection.registry();
     let mut handles = Vec::new();
     for failover in [false, true] {
-        let kinds = ["running", "failover", "failovering", "misfire", "items", "processing", "leader", "trigger", "servers"];
+        let kinds =
+            ["running", "failover", "failovering", "misfire", "items", "processing", "leader", "trigger", "servers"];
         let names: Vec<String> = kinds.iter().map(|k| format!("{k}-{failover}")).collect();
         for name in &names {
             handles.push(job(&connection, name, failover, &runs).await);
@@ -158,7 +157,11 @@ async fn planted_marks_of_every_kind_do_not_stop_an_item_for_ten_seconds() {
         });
         let late = wall_clock_millis() - 3_500;
         for name in &names {
-            assert!((0..2).all(|i| runs_after(&runs, name, i, late) >= 3), "{name} goes on: {:?}", handles.iter().find(|h| h.name() == name).map(JobHandle::state));
+            assert!(
+                (0..2).all(|i| runs_after(&runs, name, i, late) >= 3),
+                "{name} goes on: {:?}",
+                handles.iter().find(|h| h.name() == name).map(JobHandle::state)
+            );
         }
     }
 }

@@ -80,7 +80,8 @@ fn a_process_that_stood_still_for_three_sessions_starts_nothing_that_was_lost() 
         for ((item, due), runs) in &begun {
             assert_eq!(runs.len(), 1, "item {item} due {due} was begun once only: {runs:?}");
         }
-        let late = runs.iter().find(|r| r.pid == one.pid() && r.start > resumed && r.due < resumed - 1_500 && r.due > stopped);
+        let late =
+            runs.iter().find(|r| r.pid == one.pid() && r.start > resumed && r.due < resumed - 1_500 && r.due > stopped);
         assert_eq!(late, None, "nothing from the time of the standstill is started");
         // The other one had all items once the session was over.
         for item in 0..4 {

@@ -25,8 +25,7 @@ async fn start_all(servers: &str, instance: usize, runs: &LastRuns) -> (Connecti
         ..Settings::new(servers, "links")
     };
     let registry = Arc::new(Zookeeper::connect(settings).expect("right settings"));
-    let connection =
-        Connection::new(registry, Plugins::default(), &NetworkPreference::default()).expect("an address");
+    let connection = Connection::new(registry, Plugins::default(), &NetworkPreference::default()).expect("an address");
     let mut handles = Vec::new();
     for number in 0..JOBS {
         let name = format!("job-{number}");

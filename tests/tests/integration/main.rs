@@ -18,7 +18,15 @@ use elasticjob_tests::Journal;
 const SESSION_MILLIS: u64 = 4_000;
 
 /// A file for an agent, ours or Java's, with one script job that writes the journal.
-fn job_file(folder: &Path, name: &str, zookeeper: &str, journal: &Journal, items: u32, seconds: &str, more: &str) -> PathBuf {
+fn job_file(
+    folder: &Path,
+    name: &str,
+    zookeeper: &str,
+    journal: &Journal,
+    items: u32,
+    seconds: &str,
+    more: &str,
+) -> PathBuf {
     let text = format!(
         "elasticjob:
   regCenter:

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use elasticjob_tests::{Journal, Process, Run, ZooKeeper, agent, eventually, java, java_output, pause, wall_clock_millis};
+use elasticjob_tests::{
+    Journal, Process, Run, ZooKeeper, agent, eventually, java, java_output, pause, wall_clock_millis,
+};
 
 use crate::{SESSION_MILLIS, job_file};
 
@@ -193,9 +195,8 @@ fn a_dead_instance_s_run_is_taken_over_from_java_to_rust_and_from_rust_to_java()
 fn java_s_operations_move_a_rust_instance() {
     let mut cluster = Cluster::new(2, "0", "      cron: 0 0 0 1 1 ?\n");
     let mut rust = cluster.rust();
-    let runs_after = |cluster: &Cluster, from: i64| -> usize {
-        cluster.journal.runs().iter().filter(|r| r.start >= from).count()
-    };
+    let runs_after =
+        |cluster: &Cluster, from: i64| -> usize { cluster.journal.runs().iter().filter(|r| r.start >= from).count() };
     let has_log = |rust: &Process, text: &str| {
         eventually(text, Duration::from_secs(30), || rust.log().contains(text).then_some(()));
     };
@@ -214,7 +215,12 @@ fn java_s_operations_move_a_rust_instance() {
     cluster.operate(&["items", "work", "3"]);
     has_log(&rust, "has items [0, 1, 2]");
     cluster.operate(&["items", "work", "1"]);
-    eventually("one item", Duration::from_secs(10), || rust.log().contains("has items [0]\u{0}").then_some(()).or_else(|| rust.log().lines().any(|l| l.contains("has items [0] ")).then_some(())));
+    eventually("one item", Duration::from_secs(10), || {
+        rust.log()
+            .contains("has items [0]\u{0}")
+            .then_some(())
+            .or_else(|| rust.log().lines().any(|l| l.contains("has items [0] ")).then_some(()))
+    });
 
     cluster.operate(&["disable", "work"]);
     has_log(&rust, "gave up the leadership");

@@ -45,7 +45,11 @@ impl Dice {
 fn member(dice: &mut Dice, low: u64, high: u64, names: &[&str]) -> String {
     let high_or_over = if dice.below(60) == 0 { high + 1 } else { high };
     let value = |dice: &mut Dice| {
-        if !names.is_empty() && dice.below(3) == 0 { dice.pick(names).to_owned() } else { dice.between(low, high_or_over).to_string() }
+        if !names.is_empty() && dice.below(3) == 0 {
+            dice.pick(names).to_owned()
+        } else {
+            dice.between(low, high_or_over).to_string()
+        }
     };
     match dice.below(9) {
         0 => "*".into(),
@@ -68,7 +72,8 @@ fn expression(dice: &mut Dice) -> String {
     const DAYS: [&str; 7] = ["SUN", "MON", "tue", "WED", "THU", "FRI", "SAT"];
     let second = if dice.below(2) == 0 { "0".into() } else { field(dice, 0, 59, &[]) };
     let minute = field(dice, 0, 59, &[]);
-    let hour = if dice.below(2) == 0 { dice.pick(&["*", "0", "1", "2", "3", "0-4"]).into() } else { field(dice, 0, 23, &[]) };
+    let hour =
+        if dice.below(2) == 0 { dice.pick(&["*", "0", "1", "2", "3", "0-4"]).into() } else { field(dice, 0, 23, &[]) };
     let (date, weekday) = match dice.below(12) {
         0..=3 => (field(dice, 1, 31, &[]), "?".into()),
         4 => (dice.pick(&["L", "LW", "L-3", "L-30", "L-3W", "1W", "15W", "31W", "5,10,15W", "L,5"]).into(), "?".into()),

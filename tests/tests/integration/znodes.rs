@@ -60,7 +60,8 @@ async fn running(zookeeper: &ZooKeeper, namespace: &str) -> Nodes {
     for _ in 0..2_000 {
         let found = nodes(&registry).await;
         let marks = found.keys().filter(|p| p.ends_with("/running")).count();
-        let quiet = !found.keys().any(|p| p.contains("-latch-") || p.ends_with("necessary") || p.ends_with("processing"));
+        let quiet =
+            !found.keys().any(|p| p.contains("-latch-") || p.ends_with("necessary") || p.ends_with("processing"));
         if marks == 3 && quiet {
             return found;
         }
@@ -86,7 +87,9 @@ async fn the_nodes_of_a_running_job_equal_java_s() {
             let journal = Journal::new(folder.path());
             let file = job_file(&place, "job", &zookeeper.address(), &journal, 3, "2.5", &more);
             let namespace = format!("{side}-{failover}");
-            let text = std::fs::read_to_string(&file).expect("reads").replace("namespace: tests", &format!("namespace: {namespace}"));
+            let text = std::fs::read_to_string(&file)
+                .expect("reads")
+                .replace("namespace: tests", &format!("namespace: {namespace}"));
             std::fs::write(&file, text).expect("writes");
             let log = place.join("log");
             let process = match side {

@@ -33,8 +33,7 @@ fn the_java_starter_s_files_are_read_with_the_manual_s_defaults() {
             continue;
         }
         let file = parse(text, &no_environment).unwrap_or_else(|f| panic!("{text}: {f:?}"));
-        let found: BTreeMap<&str, &FileJob> =
-            file.jobs.iter().map(|j| (j.document.job_name.as_str(), j)).collect();
+        let found: BTreeMap<&str, &FileJob> = file.jobs.iter().map(|j| (j.document.job_name.as_str(), j)).collect();
         for (name, expected) in jobs {
             let job = found[name.as_str()];
             let document = &job.document;
@@ -113,7 +112,8 @@ fn every_fault_is_told_with_its_place_key_value_and_expectation() {
 
 #[test]
 fn variables_come_from_the_environment_or_from_their_default() {
-    let text = "elasticjob:\n  jobs:\n    a:\n      elasticJobType: ${TYPE:SCRIPT}\n      shardingTotalCount: ${ITEMS}\n";
+    let text =
+        "elasticjob:\n  jobs:\n    a:\n      elasticJobType: ${TYPE:SCRIPT}\n      shardingTotalCount: ${ITEMS}\n";
     let env = |name: &str| (name == "ITEMS").then(|| "3".to_owned());
     let file = parse(text, &env).expect("read");
     assert_eq!(file.jobs[0].job_type, "SCRIPT");

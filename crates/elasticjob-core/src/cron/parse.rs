@@ -46,8 +46,7 @@ enum Kind {
     Year,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Second, Kind::Minute, Kind::Hour, Kind::Date, Kind::Month, Kind::Weekday, Kind::Year];
+const KINDS: [Kind; 7] = [Kind::Second, Kind::Minute, Kind::Hour, Kind::Date, Kind::Month, Kind::Weekday, Kind::Year];
 const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 const FIRST_YEAR: i32 = 1970;
@@ -356,7 +355,8 @@ impl<'a> Field<'a> {
         let wraps = stop < start;
         if wraps && self.kind == Kind::Year {
             if end.is_none() {
-                return Ok(self.values.insert(start)).map(drop);
+                self.values.insert(start);
+                return Ok(());
             }
             return Err(self.wrong("the first year must not be after the last"));
         }

@@ -72,7 +72,11 @@ impl JobMachine {
 
     /// Whether a mark with that id belongs to nobody: its instance is gone, or it is ours and we do not run the item.
     fn is_dead(&self, item: u32, id: &str) -> bool {
-        if id == self.id() { !self.busy.contains_key(&item) && !self.taken.contains_key(&item) } else { !self.view.is_live(id) }
+        if id == self.id() {
+            !self.busy.contains_key(&item) && !self.taken.contains_key(&item)
+        } else {
+            !self.view.is_live(id)
+        }
     }
 
     /// Rule: takes an orphaned run over, in one transaction below the failover latch. One at a time, so that survivors

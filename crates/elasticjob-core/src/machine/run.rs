@@ -147,15 +147,7 @@ impl JobMachine {
         }
     }
 
-    fn start(
-        &mut self,
-        now: Timestamp,
-        id: RunId,
-        due: Timestamp,
-        source: Source,
-        items: &[u32],
-        out: &mut Effects,
-    ) {
+    fn start(&mut self, now: Timestamp, id: RunId, due: Timestamp, source: Source, items: &[u32], out: &mut Effects) {
         let Some(config) = self.config.clone() else { return };
         let token = |item: &u32| self.busy.get(item).map(|b| b.token).unwrap_or_default();
         let run_items = items.iter().map(|item| RunItem { item: *item, fencing_token: token(item) }).collect();
@@ -342,7 +334,10 @@ impl JobMachine {
     pub(super) fn keep_marks(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         let session = self.session_id();
         let unmarked = |item: &u32, b: &Busy| {
-            b.phase == Phase::Running && b.mark == Mark::Ephemeral && b.session != session && self.items.contains_key(item)
+            b.phase == Phase::Running
+                && b.mark == Mark::Ephemeral
+                && b.session != session
+                && self.items.contains_key(item)
         };
         let items: Vec<u32> = self.busy.iter().filter(|(i, b)| unmarked(i, b)).map(|(item, _)| *item).collect();
         if items.is_empty() || self.is_held() {
@@ -357,7 +352,9 @@ impl JobMachine {
             StepResult::Committed { .. } => {
                 let session = self.session_id();
                 for item in items {
-                    if let Some(busy) = self.busy.get_mut(&item).filter(|b| ops.iter().any(|o| o.path().contains(&format!("/sharding/{item}/"))) || b.session == session) {
+                    if let Some(busy) = self.busy.get_mut(&item).filter(|b| {
+                        ops.iter().any(|o| o.path().contains(&format!("/sharding/{item}/"))) || b.session == session
+                    }) {
                         busy.session = session;
                     }
                 }
@@ -381,9 +378,8 @@ impl JobMachine {
     /// begin, and it is looked at and taken away below the failover latch, so that no takeover comes in between.
     pub(super) fn release_late(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         let session = self.session_id();
-        let late = |b: &Busy| {
-            matches!(b.phase, Phase::Ended { .. }) && b.mark == Mark::Persistent && b.session != session
-        };
+        let late =
+            |b: &Busy| matches!(b.phase, Phase::Ended { .. }) && b.mark == Mark::Persistent && b.session != session;
         let Some(item) = self.busy.iter().find(|(_, b)| late(b)).map(|(item, _)| *item) else {
             if self.latch.as_ref().is_some_and(|l| l.purpose == Purpose::LateRelease) {
                 self.release_latch(out);

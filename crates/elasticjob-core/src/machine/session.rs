@@ -121,12 +121,11 @@ impl JobMachine {
                 }
                 None => self.unsettle(now),
             },
-            Some(Place::Instance(id)) => match node {
-                Some(_) => drop(self.gone.remove(*id)),
-                // Our own: shut down by an operator, or the session is over and we are about to learn it. The rule
-                // `confirm_shutdown` asks.
-                None => {}
-            },
+            // Our own that is gone: we were shut down, or the session is over and we are about to learn it; the rule
+            // `confirm_shutdown` asks which.
+            Some(Place::Instance(id)) if node.is_some() => {
+                self.gone.remove(*id);
+            }
             Some(Place::ItemDisabled(item)) => {
                 if let Some(item) = self.items.get_mut(item) {
                     item.disabled = node.is_some();
@@ -186,9 +185,8 @@ impl JobMachine {
         self.config_read = Some(node.mzxid);
         let zones = &*self.surroundings.zones;
         let checked = JobDocument::parse(&node.data).map_err(|e| e.to_string()).and_then(|document| {
-            JobConfig::check(&document, zones).map_err(|faults| {
-                faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-            })
+            JobConfig::check(&document, zones)
+                .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
         });
         let checked = checked.and_then(|config| {
             if config.cron.is_none() && !self.setup.one_off {

@@ -112,13 +112,7 @@ impl JobMachine {
         }
     }
 
-    pub(super) fn join_done(
-        &mut self,
-        now: Timestamp,
-        wrote: Option<String>,
-        result: StepResult,
-        out: &mut Effects,
-    ) {
+    pub(super) fn join_done(&mut self, now: Timestamp, wrote: Option<String>, result: StepResult, out: &mut Effects) {
         match result {
             StepResult::Committed { zxid } => {
                 if let Some(text) = wrote {

@@ -269,9 +269,7 @@ fn string(entry: &Entry) -> Result<Option<String>, DocumentError> {
 fn bool(entry: &Entry) -> Result<bool, DocumentError> {
     match yaml::resolve(entry.value.raw().unwrap_or_default()) {
         Typed::Bool(value) => Ok(value),
-        Typed::Null | Typed::Int(_) | Typed::Float(_) | Typed::Date | Typed::Text => {
-            Err(wrong(entry, "true or false"))
-        }
+        Typed::Null | Typed::Int(_) | Typed::Float(_) | Typed::Date | Typed::Text => Err(wrong(entry, "true or false")),
     }
 }
 

@@ -214,7 +214,11 @@ fn parse_float(text: &str) -> Option<f64> {
     let looks = unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.')
         && unsigned.contains(|c: char| c.is_ascii_digit())
         && unsigned.contains(['.', 'e', 'E']);
-    if looks { unsigned.replace('_', "").parse().ok().map(|f: f64| if text.starts_with('-') { -f } else { f }) } else { None }
+    if looks {
+        unsigned.replace('_', "").parse().ok().map(|f: f64| if text.starts_with('-') { -f } else { f })
+    } else {
+        None
+    }
 }
 
 fn is_date(text: &str) -> bool {
@@ -237,7 +241,6 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    #[expect(clippy::type_complexity, reason = "one event with its place, used in this file alone")]
     fn next(&mut self) -> Result<Option<(Event<'a>, Position, usize)>, YamlError> {
         match self.parser.next() {
             None => Ok(None),
@@ -248,7 +251,7 @@ impl<'a> Reader<'a> {
             Some(Err(error)) => {
                 let marker = error.marker();
                 let at = Position { line: marker.line(), column: marker.col() + 1 };
-                Err(YamlError { at, reason: error.info().clone() })
+                Err(YamlError { at, reason: error.info() })
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The file: a redb table from paths to nodes. One thread writes; what comes in while it writes goes with the next
 //! transaction, so that many jobs share one sync of the disk.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
 
 use elasticjob_core::time::Timestamp;
@@ -81,7 +81,7 @@ fn load(database: &Database) -> Result<Tree, redb::Error> {
     Ok(tree)
 }
 
-fn write(database: &Database, incoming: &mpsc::Receiver<Change>, path: &PathBuf) {
+fn write(database: &Database, incoming: &mpsc::Receiver<Change>, path: &Path) {
     while let Ok(first) = incoming.recv() {
         let mut batch = vec![first];
         while batch.len() < BATCH_MAX

@@ -169,8 +169,7 @@ impl From<WireOp> for Op {
     }
 }
 
-const REASONS: [Reason; 5] =
-    [Reason::Missing, Reason::Exists, Reason::Version, Reason::NotEmpty, Reason::Forbidden];
+const REASONS: [Reason; 5] = [Reason::Missing, Reason::Exists, Reason::Version, Reason::NotEmpty, Reason::Forbidden];
 
 impl From<Outcome> for WireOutcome {
     fn from(outcome: Outcome) -> WireOutcome {

@@ -74,7 +74,11 @@ impl Shared {
 
     /// The path as ZooKeeper has it.
     pub(super) fn full(&self, path: &str) -> String {
-        if path == "/" { format!("/{}", self.settings.namespace) } else { format!("/{}{path}", self.settings.namespace) }
+        if path == "/" {
+            format!("/{}", self.settings.namespace)
+        } else {
+            format!("/{}{path}", self.settings.namespace)
+        }
     }
 
     pub(super) fn acls(&self) -> Acls<'static> {
@@ -101,6 +105,17 @@ impl Shared {
             drop(client);
             clock::sleep(Duration::from_millis(20)).await; // its last packet is sent by a task of its own
         }
+    }
+
+    /// Tells the state of the link; what was closed stays closed.
+    fn set(&self, link: Link) {
+        self.link.send_if_modified(|old| {
+            let open = *old != Link::Closed;
+            if open {
+                *old = link;
+            }
+            open
+        });
     }
 
     fn connector(&self) -> zookeeper_client::Connector {
@@ -145,9 +160,13 @@ async fn connect_for_ever(shared: &Shared) {
                 failures += 1;
                 let pause = back_off(&shared.settings, failures);
                 let reason = explain(&error);
-                shared.link.send_replace(Link::Down(reason.clone()));
+                shared.set(Link::Down(reason.clone()));
                 if failures > shared.settings.max_retries {
-                    tracing::error!(attempt = failures, "cannot connect to {}: {reason}; trying on", shared.description());
+                    tracing::error!(
+                        attempt = failures,
+                        "cannot connect to {}: {reason}; trying on",
+                        shared.description()
+                    );
                 } else {
                     tracing::warn!(attempt = failures, "cannot connect to {}: {reason}", shared.description());
                 }
@@ -219,7 +238,7 @@ async fn serve(shared: &Shared, connection: Connection, renewed: bool) -> Sessio
         if renewed { "a new" } else { "the same" },
         timeout.as_millis()
     );
-    shared.link.send_replace(Link::Up { session, timeout, epoch });
+    shared.set(Link::Up { session, timeout, epoch });
     let mut broken = connection.broken.subscribe();
     let state = loop {
         let state = states.peek_state();
@@ -233,8 +252,10 @@ async fn serve(shared: &Shared, connection: Connection, renewed: bool) -> Sessio
     };
     *shared.current.lock() = None;
     connection.broken.send_replace(true);
-    tracing::warn!("the connection to {} is lost: {state:?}", shared.description());
-    shared.link.send_replace(Link::Down(format!("the connection is lost ({state:?})")));
+    if !*shared.stopped.borrow() {
+        tracing::warn!("the connection to {} is lost: {state:?}", shared.description());
+    }
+    shared.set(Link::Down(format!("the connection is lost ({state:?})")));
     state
 }
 

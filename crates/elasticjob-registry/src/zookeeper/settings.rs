@@ -71,7 +71,11 @@ impl Settings {
         let segment_is_right =
             |s: &str| !s.is_empty() && s != "." && s != ".." && !s.chars().any(|c| c.is_control() || c.is_whitespace());
         if !self.namespace.split('/').all(segment_is_right) {
-            return wrong("namespace", &self.namespace, "expected one or more names divided by `/`, with no leading `/`");
+            return wrong(
+                "namespace",
+                &self.namespace,
+                "expected one or more names divided by `/`, with no leading `/`",
+            );
         }
         if self.namespace == "zookeeper" {
             return wrong("namespace", &self.namespace, "that node is ZooKeeper's own");
@@ -93,8 +97,7 @@ impl Settings {
 
     /// How long one attempt may take: two must fit into a session.
     pub(super) fn connection(&self) -> Duration {
-        let wanted =
-            if self.connection_timeout.is_zero() { Duration::from_secs(15) } else { self.connection_timeout };
+        let wanted = if self.connection_timeout.is_zero() { Duration::from_secs(15) } else { self.connection_timeout };
         wanted.min(self.session() * 2 / 5)
     }
 }

@@ -14,8 +14,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 
 pub use context::{Cancelled, Context};
-pub use simple::{BlockingJob, SimpleJob};
 pub(crate) use simple::{Blocking, Closure, Simple};
+pub use simple::{BlockingJob, SimpleJob};
 
 use crate::plugins::{ErrorHandler, Plugins};
 
@@ -124,7 +124,10 @@ async fn handle_error(plugins: &Plugins, context: &Context, error: JobError) {
     let name = &context.config().error_handler;
     let handler: Option<Arc<dyn ErrorHandler>> = plugins.error_handler(name);
     let Some(handler) = handler else {
-        tracing::error!(job = context.job_name(), "jobErrorHandlerType `{name}` is not known here; item failed: {error}");
+        tracing::error!(
+            job = context.job_name(),
+            "jobErrorHandlerType `{name}` is not known here; item failed: {error}"
+        );
         return;
     };
     let work = AssertUnwindSafe(handler.handle(context, error)).catch_unwind();

@@ -233,7 +233,11 @@ mod tests {
             ("", None),
             ("'' a", None),
         ] {
-            assert_eq!(arguments(line, false).ok(), expected.map(|e| e.iter().map(ToString::to_string).collect()), "{line}");
+            assert_eq!(
+                arguments(line, false).ok(),
+                expected.map(|e| e.iter().map(ToString::to_string).collect()),
+                "{line}"
+            );
         }
     }
 }

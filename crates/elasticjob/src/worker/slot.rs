@@ -68,7 +68,13 @@ impl Slot {
     pub(super) fn is_flag(&self, path: &str) -> bool {
         matches!(
             self.machine.path().place(path),
-            Some(Place::Necessary | Place::Processing | Place::Trigger(_) | Place::FailoverItem(_) | Place::ItemDisabled(_))
+            Some(
+                Place::Necessary
+                    | Place::Processing
+                    | Place::Trigger(_)
+                    | Place::FailoverItem(_)
+                    | Place::ItemDisabled(_)
+            )
         )
     }
 

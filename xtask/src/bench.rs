@@ -1,0 +1,234 @@
+//! Our workload beside Java's, in turn on one ZooKeeper, as a table. Requests are those that the server itself counts.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use crate::{install, root, tell};
+
+/// Measured seconds; the first ones, in which a JVM warms up, are left out of the lags of both sides.
+const SECONDS: u64 = 20;
+const WARM_UP: u64 = 8;
+
+/// One side of a row.
+struct Row {
+    side: &'static str,
+    start_millis: u64,
+    runs: usize,
+    wanted: usize,
+    p50: f64,
+    p99: f64,
+    requests_a_run: f64,
+    megabytes: f64,
+    threads: u64,
+}
+
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let jobs: usize = match arguments.first() {
+        Some(text) => text.parse().with_context(|| format!("`{text}`: expected a number of jobs"))?,
+        None => 1_000,
+    };
+    install::servers()?;
+    install::java_project(&root().join("bench/java"), "workload.jar")?;
+    crate::run("cargo", &["build", "--release", "--quiet", "--bin", "workload"])?;
+    let folder = root().join("target/bench");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder)?;
+    let zookeeper = ZooKeeper::start(&folder)?;
+    // A server that has just started is slow: both sides get a warm one.
+    measure("ours", ours(), 50, 5, &zookeeper, &folder)?;
+    let rows = [
+        measure("Rust", ours(), jobs, SECONDS, &zookeeper, &folder)?,
+        measure("Java 3.0.4", java(), jobs, SECONDS, &zookeeper, &folder)?,
+    ];
+    let mut table = format!(
+        "{jobs} jobs of one item each second, {SECONDS} s, one ZooKeeper on the same machine:\n\n\
+         | | start | runs begun of those due | lag p50 | lag p99 | requests a run | memory | threads |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    );
+    for row in rows {
+        table.push_str(&format!(
+            "| {} | {:.1} s | {} of {} | {:.1} ms | {:.1} ms | {:.2} | {:.0} MB | {} |\n",
+            row.side,
+            row.start_millis as f64 / 1_000.0,
+            row.runs,
+            row.wanted,
+            row.p50,
+            row.p99,
+            row.requests_a_run,
+            row.megabytes,
+            row.threads
+        ));
+    }
+    std::io::stdout().lock().write_all(table.as_bytes())?;
+    Ok(())
+}
+
+fn ours() -> Command {
+    Command::new(root().join("target/release/workload"))
+}
+
+fn java() -> Command {
+    let target = root().join("bench/java/target");
+    let mut command = Command::new("java");
+    command.args(["-cp", &format!("{0}/workload.jar:{0}/lib/*", target.display()), "workload.Workload"]);
+    command
+}
+
+fn measure(
+    side: &'static str,
+    mut command: Command,
+    jobs: usize,
+    seconds: u64,
+    zookeeper: &ZooKeeper,
+    folder: &Path,
+) -> anyhow::Result<Row> {
+    tell(&format!("{side}: {jobs} jobs"));
+    let out = folder.join(format!("{}-{jobs}", side.replace(' ', "-")));
+    command
+        .arg(format!("zk=127.0.0.1:{}", zookeeper.port))
+        .arg(format!("ns=bench-{}", side.replace(' ', "-")))
+        .args([format!("jobs={jobs}"), format!("seconds={seconds}"), format!("out={}", out.display())])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
+    let started = wait_for_line(&mut child, &out, "started ")?;
+    let start_millis = field(&started, "ms=").unwrap_or_default();
+    pause(Duration::from_secs(WARM_UP.min(seconds / 2)));
+    let (before, runs_before) = (zookeeper.requests()?, runs(&out)?.len());
+    pause(Duration::from_secs(seconds.saturating_sub(WARM_UP + 3).max(1)));
+    let (after, all) = (zookeeper.requests()?, runs(&out)?);
+    let (megabytes, threads) = resources(child.id());
+    child.wait()?;
+    let measured = all.len().saturating_sub(runs_before).max(1);
+    let all = runs(&out)?;
+    // Whole seconds after the warm-up, without the last one, which the end cuts.
+    let first = all.first().map(|r| r / 1_000_000).unwrap_or_default() + WARM_UP.min(seconds / 2);
+    let last = all.last().map(|r| r / 1_000_000).unwrap_or_default();
+    let inside: Vec<u64> = all.into_iter().filter(|r| (first..last).contains(&(r / 1_000_000))).collect();
+    let mut lags: Vec<f64> = inside.iter().map(|r| (r % 1_000_000) as f64 / 1_000.0).collect();
+    lags.sort_by(f64::total_cmp);
+    let at = |share: f64| lags.get(((lags.len().max(1) - 1) as f64 * share) as usize).copied().unwrap_or_default();
+    Ok(Row {
+        side,
+        start_millis,
+        runs: inside.len(),
+        wanted: jobs * usize::try_from(last.saturating_sub(first))?,
+        p50: at(0.5),
+        p99: at(0.99),
+        requests_a_run: (after - before) as f64 / measured as f64,
+        megabytes,
+        threads,
+    })
+}
+
+fn wait_for_line(child: &mut Child, out: &Path, start: &str) -> anyhow::Result<String> {
+    for _ in 0..6_000 {
+        let text = std::fs::read_to_string(out).unwrap_or_default();
+        if let Some(line) = text.lines().find(|l| l.starts_with(start)) {
+            return Ok(line.to_owned());
+        }
+        if let Some(status) = child.try_wait()? {
+            bail!("the workload has ended before it started: {status}");
+        }
+        pause(Duration::from_millis(100));
+    }
+    let _ = child.kill();
+    bail!("the workload did not start within ten minutes")
+}
+
+/// The starts of all runs, in microseconds.
+fn runs(out: &Path) -> anyhow::Result<Vec<u64>> {
+    let text = std::fs::read_to_string(out)?;
+    let starts = text.lines().filter_map(|l| l.strip_prefix("run ")?.split(' ').next()?.parse().ok());
+    let mut starts: Vec<u64> = starts.collect();
+    starts.sort_unstable();
+    Ok(starts)
+}
+
+fn field(line: &str, name: &str) -> Option<u64> {
+    line.split(' ').find_map(|part| part.strip_prefix(name)?.parse().ok())
+}
+
+fn resources(pid: u32) -> (f64, u64) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let fields: BTreeMap<&str, u64> = status
+        .lines()
+        .filter_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            Some((name, value.split_whitespace().next()?.parse().ok()?))
+        })
+        .collect();
+    let get = |name: &str| fields.get(name).copied().unwrap_or_default();
+    (get("VmRSS") as f64 / 1_024.0, get("Threads"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the measured time")]
+fn pause(length: Duration) {
+    std::thread::sleep(length);
+}
+
+struct ZooKeeper {
+    child: Child,
+    port: u16,
+}
+
+impl ZooKeeper {
+    fn start(folder: &Path) -> anyhow::Result<ZooKeeper> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let data = folder.join("zookeeper");
+        let config = folder.join("zoo.cfg");
+        std::fs::write(
+            &config,
+            format!(
+                "tickTime=500\nmaxSessionTimeout=60000\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+                 admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n",
+                data.display()
+            ),
+        )?;
+        let child = Command::new("java")
+            .args(["-Xmx2g", "-Dzookeeper.forceSync=no", "-cp"])
+            .arg("/usr/share/java/zookeeper.jar:/usr/share/java/*")
+            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let server = ZooKeeper { child, port };
+        for _ in 0..600 {
+            if server.says("ruok").is_ok_and(|answer| answer == "imok") {
+                return Ok(server);
+            }
+            pause(Duration::from_millis(100));
+        }
+        bail!("ZooKeeper does not answer")
+    }
+
+    fn says(&self, word: &str) -> anyhow::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.write_all(word.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// Packets that the server has received from its clients.
+    fn requests(&self) -> anyhow::Result<u64> {
+        let answer = self.says("mntr")?;
+        let count = answer.lines().find_map(|l| l.strip_prefix("zk_packets_received")?.trim().parse().ok());
+        count.context("the server does not count packets")
+    }
+}
+
+impl Drop for ZooKeeper {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,92 @@
+//! `cargo xtask …`: all automation. Each command installs what it needs and is missing.
+
+mod bench;
+mod install;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+  ci            everything that must hold: format, lints, tests with real servers, documentation, tidiness
+  integ [ARGS]  the tests with real servers and the Java peer; ARGS go to the test runner
+  bench [JOBS]  our workload beside Java's on one ZooKeeper, as a table
+  tidy          the rules that no compiler checks
+  fix           formats, and applies what the lints can apply
+";
+
+fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    match command.as_str() {
+        "ci" => ci(),
+        "integ" => integ(&rest),
+        "bench" => bench::run(&rest),
+        "tidy" => tidy::run(&root()),
+        "fix" => fix(),
+        _ => bail!("{USAGE}"),
+    }
+}
+
+/// The folder of the workspace.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default()
+}
+
+/// Runs a program in the workspace.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    run_in(&root(), program, arguments)
+}
+
+/// Runs a program in that folder, and tells what is run.
+pub(crate) fn run_in(folder: &Path, program: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    tell(&format!("+ {program} {}", arguments.join(" ")));
+    let status = Command::new(program).args(arguments).current_dir(folder).status();
+    let status = status.with_context(|| format!("{program} cannot be started"))?;
+    if !status.success() {
+        bail!("{program} {} failed: {status}", arguments.join(" "));
+    }
+    Ok(())
+}
+
+/// Says something to whoever watches.
+pub(crate) fn tell(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+fn ci() -> anyhow::Result<()> {
+    tidy::run(&root())?;
+    run("cargo", &["fmt", "--all", "--check"])?;
+    run("cargo", &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    run("cargo", &["test", "--workspace", "--exclude", "elasticjob-tests"])?;
+    integ(&[])?;
+    // Rustdoc's own lints, our missing pages among them.
+    let mut doc = Command::new("cargo");
+    doc.args(["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings").current_dir(root());
+    if !doc.status()?.success() {
+        bail!("cargo doc failed");
+    }
+    tell("all of it holds");
+    Ok(())
+}
+
+fn integ(arguments: &[String]) -> anyhow::Result<()> {
+    install::servers()?;
+    install::java_project(&root().join("tests/java"), "peer.jar")?;
+    run("cargo", &["build", "--quiet", "--package", "elasticjob-cli"])?;
+    let mut test = vec!["test", "--package", "elasticjob-tests", "--test", "integration", "--"];
+    // Two cores share the JVMs and the clusters of two tests; more would only starve them.
+    test.push("--test-threads=2");
+    test.extend(arguments.iter().map(String::as_str));
+    run("cargo", &test)
+}
+
+fn fix() -> anyhow::Result<()> {
+    run("cargo", &["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--allow-staged"])?;
+    run("cargo", &["fmt", "--all"])
+}

@@ -1,7 +1,7 @@
 //! The life of one job on one instance, as a pure machine: inputs in, effects out.
 //!
 //! Nothing here waits. What takes time (a commit, a read, a latch, a run) is an effect, and its end comes back as an
-//! input. At most one registry step of a job is under way; whenever it ends, or anything else happens, [`RULES`] are asked
+//! input. At most one registry step of a job is under way; whenever it ends, or anything else happens, the rules (`RULES`) are asked
 //! from the top which step comes next. The rules look at state only: a notification says when to think, never what.
 //!
 //! ```text

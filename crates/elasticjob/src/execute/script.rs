@@ -111,8 +111,7 @@ fn start(context: &Context) -> Result<Box<dyn ChildWrapper>, super::JobError> {
 async fn log(output: impl AsyncRead + Unpin, job: Arc<str>, item: u32) {
     let mut reader = BufReader::new(output);
     let (mut lines, mut line) = (0_usize, Vec::new());
-    loop {
-        let Ok(chunk) = reader.fill_buf().await else { break };
+    while let Ok(chunk) = reader.fill_buf().await {
         if chunk.is_empty() {
             break;
         }

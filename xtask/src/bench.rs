@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     ];
     let mut table = format!(
         "{jobs} jobs of one item each second, {SECONDS} s, one ZooKeeper on the same machine:\n\n\
-         | | start | runs begun of those due | lag p50 | lag p99 | requests a run | memory | threads |\n\
+         | | start | runs in whole seconds of those due | lag p50 | lag p99 | requests a run | memory | threads |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- |\n"
     );
     for row in rows {
@@ -99,6 +99,7 @@ fn measure(
     let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
     let started = wait_for_line(&mut child, &out, "started ")?;
     let start_millis = field(&started, "ms=").unwrap_or_default();
+    let began = seconds_since_epoch();
     pause(Duration::from_secs(WARM_UP.min(seconds / 2)));
     let (before, runs_before) = (zookeeper.requests()?, runs(&out)?.len());
     pause(Duration::from_secs(seconds.saturating_sub(WARM_UP + 3).max(1)));
@@ -108,7 +109,7 @@ fn measure(
     let measured = all.len().saturating_sub(runs_before).max(1);
     let all = runs(&out)?;
     // Whole seconds after the warm-up, without the last one, which the end cuts.
-    let first = all.first().map(|r| r / 1_000_000).unwrap_or_default() + WARM_UP.min(seconds / 2);
+    let first = began + 1 + WARM_UP.min(seconds / 2);
     let last = all.last().map(|r| r / 1_000_000).unwrap_or_default();
     let inside: Vec<u64> = all.into_iter().filter(|r| (first..last).contains(&(r / 1_000_000))).collect();
     let mut lags: Vec<f64> = inside.iter().map(|r| (r % 1_000_000) as f64 / 1_000.0).collect();
@@ -171,6 +172,11 @@ fn resources(pid: u32) -> (f64, u64) {
 #[expect(clippy::disallowed_methods, reason = "the measured time")]
 fn pause(length: Duration) {
     std::thread::sleep(length);
+}
+
+#[expect(clippy::disallowed_methods, reason = "the measured time")]
+fn seconds_since_epoch() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 struct ZooKeeper {

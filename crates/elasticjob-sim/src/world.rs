@@ -34,6 +34,8 @@ pub struct Options {
     pub session_timeout: Duration,
     /// How long a run takes, in milliseconds, at least and at most.
     pub run_millis: (u64, u64),
+    /// By how much the clocks of the instances differ from the registry's.
+    pub clock_error: Duration,
 }
 
 /// What can go wrong with an instance, and what an operator can do.
@@ -396,7 +398,7 @@ impl World {
                 }
             }
             Effect::Unwatch(paths) => self.processes[index].watched.retain(|watched| !paths.contains(watched)),
-            Effect::CheckClock => self.deliver(index, Input::ClockChecked(Duration::ZERO)),
+            Effect::CheckClock => self.deliver(index, Input::ClockChecked(self.options.clock_error)),
             Effect::Run(run) => {
                 for item in run.items {
                     let (low, high) = self.options.run_millis;

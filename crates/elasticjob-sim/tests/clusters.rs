@@ -19,7 +19,7 @@ fn document(items: u32) -> JobDocument {
 }
 
 fn options(seed: u64, document: JobDocument, instances: usize) -> Options {
-    Options { seed, document, instances, session_timeout: SESSION, run_millis: (5, 300) }
+    Options { seed, document, instances, session_timeout: SESSION, run_millis: (5, 300), clock_error: Duration::ZERO }
 }
 
 fn secs(seconds: u64) -> Duration {
@@ -296,5 +296,46 @@ fn an_operator_s_shutdown_is_obeyed_for_good() {
         let after = World::moment(secs(8));
         assert!(world.journal().iter().all(|e| e.process != 0 || e.start < after), "seed {seed}");
         assert_each_second_once(&world, 4, secs(9), secs(13), seed);
+    }
+}
+
+#[test]
+fn a_trigger_that_comes_during_a_run_is_kept_and_runs_once_after_it() {
+    let path = JobPath::new("job");
+    for seed in 0..50 {
+        let mut rare = document(2);
+        rare.cron = Some("0/20 * * * * ?".into());
+        let mut world = World::new(Options { run_millis: (3_000, 3_500), ..options(seed, rare, 1) });
+        world.run_until(secs(19));
+        let id = world.tree().children(&path.instances()).unwrap_or_default().remove(0);
+        // The start is at second 20 of its minute, so the next firing is at second 20 of the world.
+        for after in [500, 1_000, 1_500] {
+            let at = Duration::from_millis(20_000 + after);
+            let ops = vec![Op::Ensure(path.triggers()), Op::create(path.trigger(&id), "")];
+            world.strike(at, 0, Fault::Operator(ops));
+        }
+        world.run_until(secs(38));
+        assert_no_overlap(&world, seed);
+        for item in 0..2 {
+            let sources: Vec<Source> = world
+                .journal()
+                .iter()
+                .filter(|e| e.item == item && e.start > World::moment(secs(19)))
+                .map(|e| e.source)
+                .collect();
+            assert_eq!(sources, [Source::Schedule, Source::Trigger], "seed {seed} item {item}\n{}", world.story());
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_is_off_is_told_and_the_job_runs_on() {
+    let mut document = document(2);
+    document.max_time_diff_seconds = 5;
+    for (clock_error, told) in [(secs(2), false), (secs(3_600), true)] {
+        let mut world = World::new(Options { clock_error, ..options(1, document.clone(), 1) });
+        world.run_until(secs(8));
+        assert_eq!(world.story().contains("the clock differs from the registry's by 3600.0 s"), told);
+        assert_each_second_once(&world, 2, secs(4), secs(7), 1);
     }
 }

@@ -232,3 +232,47 @@ fn cron_prints_the_times_with_their_offsets() {
         assert!(text(&output(&["completions", shell], folder.path()).stdout).contains("elasticjob"));
     }
 }
+
+#[test]
+fn sighup_reads_the_file_again_and_sigterm_lets_runs_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = elasticjob_tests::Journal::new(folder.path());
+    let job = |name: &str, cron: &str| {
+        format!(
+            "    {name}:\n      elasticJobType: SCRIPT\n      cron: {cron}\n      shardingTotalCount: 1\n      overwrite: true\n      props:\n        script.command.line: {}\n",
+            journal.command("2.2")
+        )
+    };
+    let file = folder.path().join("jobs.yaml");
+    let never = "0 0 0 1 1 ?";
+    let head = "elasticjob:\n  jobs:\n";
+    std::fs::write(&file, format!("{head}{}{}", job("a", never), job("b", never))).expect("a file");
+    let mut command = command();
+    command.args(["agent", "jobs.yaml", "--log-format", "json"]).current_dir(folder.path());
+    let mut process = Process::start(command, &folder.path().join("log"));
+    let told = |process: &Process, text: &str| {
+        eventually(text, PATIENCE, || {
+            process.log().lines().any(|l| l.starts_with('{') && l.contains(text)).then_some(())
+        });
+    };
+    told(&process, r#""job":"b""#);
+
+    std::fs::write(&file, format!("{head}    broken: [")).expect("a file");
+    process.signal("HUP");
+    told(&process, "the file has faults: nothing is changed");
+
+    std::fs::write(&file, format!("{head}{}{}", job("a", never), job("c", "'* * * * * ?'"))).expect("a file");
+    process.signal("HUP");
+    told(&process, "read the file again: 1 jobs started, 0 refused");
+    let list = text(&output(&["job", "list"], folder.path()).stdout);
+    let b = list.lines().find(|l| l.starts_with('b')).expect("b is known");
+    assert!(b.contains("CRASHED"), "it has no instance any more: {list}");
+
+    let run = eventually("c runs", PATIENCE, || journal.runs().into_iter().find(|r| r.end.is_none()));
+    process.signal("TERM");
+    let status = process.wait(PATIENCE);
+    assert_eq!(status.code(), Some(0), "{}", process.log());
+    let ended = journal.runs().into_iter().find(|r| r.start == run.start).expect("it is there");
+    assert!(ended.end.is_some(), "what ran was given time to end");
+    assert!(journal.runs().iter().all(|r| r.start <= run.start + 2_500), "nothing began after the signal");
+}

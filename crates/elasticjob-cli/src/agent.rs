@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use elasticjob::registry::{Connection, Registry, embedded, zookeeper};
 use elasticjob::{Error, Job, JobHandle, NetworkPreference, OneOffJob, Plugins, ScheduleJob};
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Failure;
@@ -21,7 +24,15 @@ pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Fai
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(async {
         let connection = connect(&file, registry).await?;
-        Agent { path, connection, grace: file.shutdown_timeout, running: Vec::new() }.run(file).await
+        let agent = Agent {
+            path,
+            connection,
+            grace: file.shutdown_timeout,
+            running: Vec::new(),
+            joining: FuturesUnordered::new(),
+            refused: Vec::new(),
+        };
+        agent.run(file).await
     });
     runtime.shutdown_timeout(Duration::from_millis(200));
     done
@@ -116,6 +127,9 @@ struct Agent<'a> {
     connection: Connection,
     grace: Duration,
     running: Vec<(FileJob, JobHandle)>,
+    /// Registrations that are awaited.
+    joining: FuturesUnordered<BoxFuture<'static, (String, Result<(), Error>)>>,
+    refused: Vec<String>,
 }
 
 impl Agent<'_> {
@@ -123,17 +137,17 @@ impl Agent<'_> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut hang_up = signal(SignalKind::hangup())?;
-        let refused = tokio::select! {
-            refused = self.start(file.jobs) => refused,
+        tokio::select! {
+            () = self.start(file.jobs) => {}
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
-        };
-        if self.running.is_empty() {
-            return Err(Failure::Wrong(refused));
         }
-        refused.iter().for_each(|line| tracing::error!("{line}"));
         loop {
+            if self.running.is_empty() && self.joining.is_empty() {
+                return Err(Failure::Wrong(self.refused));
+            }
             tokio::select! {
+                Some((job, joined)) = self.joining.next() => self.joined(&job, joined),
                 _ = interrupt.recv() => break,
                 _ = terminate.recv() => break,
                 _ = hang_up.recv() => self.reload().await,
@@ -147,24 +161,38 @@ impl Agent<'_> {
         }
     }
 
-    /// Starts jobs, all at once; gives what was refused.
-    async fn start(&mut self, jobs: Vec<FileJob>) -> Vec<String> {
+    /// Starts jobs; their registrations are awaited in `joining`.
+    async fn start(&mut self, jobs: Vec<FileJob>) {
         let names: Vec<&str> = jobs.iter().map(|j| j.document.job_name.as_str()).collect();
         if let Err(error) = self.connection.identity(&names).await {
-            return vec![format!("elasticjob: {error}")];
+            return self.refused.push(format!("elasticjob: {error}"));
         }
-        let starts = jobs.into_iter().map(|job| {
-            let connection = self.connection.clone();
-            async move { (describe(&job).start(&connection).await, job) }
-        });
-        let mut refused = Vec::new();
-        for (started, job) in futures_util::future::join_all(starts).await {
-            match started {
-                Ok(handle) => self.running.push((job, handle)),
-                Err(error) => refused.push(format!("elasticjob: {error}")),
+        for job in jobs {
+            match describe(&job).submit(&self.connection).await {
+                Ok(handle) => {
+                    let waiting = handle.clone();
+                    let joined = async move { (waiting.name().to_owned(), waiting.joined().await) };
+                    self.joining.push(joined.boxed());
+                    self.running.push((job, handle));
+                }
+                Err(error) => self.refuse(&error),
             }
         }
-        refused
+    }
+
+    fn joined(&mut self, job: &str, joined: Result<(), Error>) {
+        if let Err(error) = joined {
+            self.running.retain(|(_, handle)| handle.name() != job);
+            self.refuse(&error);
+        }
+    }
+
+    /// Kept for the end, when no job is left; told at once while others run.
+    fn refuse(&mut self, error: &Error) {
+        if !self.running.is_empty() || !self.joining.is_empty() {
+            tracing::error!("{error}");
+        }
+        self.refused.push(format!("elasticjob: {error}"));
     }
 
     /// SIGHUP: jobs that are new in the file start, those that are gone from it stop, changed ones start again.
@@ -181,6 +209,7 @@ impl Agent<'_> {
         let same = |old: &FileJob, new: &FileJob| old.document == new.document && old.job_type == new.job_type;
         let mut jobs = file.jobs;
         let running = std::mem::take(&mut self.running);
+        let mut stopped = 0;
         for (old, handle) in running {
             if let Some(index) = jobs.iter().position(|new| same(&old, new)) {
                 jobs.remove(index);
@@ -188,12 +217,11 @@ impl Agent<'_> {
             } else {
                 tracing::info!(job = handle.name(), "is no longer in the file as it was: stopped");
                 handle.stop_within(self.grace).await;
+                stopped += 1;
             }
         }
-        let started = jobs.len();
-        let refused = self.start(jobs).await;
-        refused.iter().for_each(|line| tracing::error!("{line}"));
-        tracing::info!("read the file again: {} jobs started, {} refused", started - refused.len(), refused.len());
+        tracing::info!("read the file again: {stopped} jobs stopped, {} to be started", jobs.len());
+        self.start(jobs).await;
     }
 
     async fn stop(&mut self) {

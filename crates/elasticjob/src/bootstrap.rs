@@ -274,6 +274,21 @@ impl Job {
     ///
     /// A start that is dropped may still take place.
     pub async fn start(self, connection: &Connection) -> Result<JobHandle, Error> {
+        let handle = self.submit(connection).await?;
+        handle.joined().await?;
+        Ok(handle)
+    }
+
+    /// Starts the job without waiting for its registration; [`JobHandle::joined`] waits for that.
+    ///
+    /// # Errors
+    ///
+    /// The configuration is wrong, or this process runs the job already.
+    ///
+    /// # Cancel safety
+    ///
+    /// As of [`Job::start`].
+    pub async fn submit(self, connection: &Connection) -> Result<JobHandle, Error> {
         self.check(connection.plugins())?;
         let name = self.description.document.job_name.clone();
         let identity = connection.identity(&[&name]).await?.clone();
@@ -292,9 +307,9 @@ impl Job {
             identity,
         };
         let (state, states) = watch::channel(JobState::Starting);
-        let (answer, started) = oneshot::channel();
+        let (answer, accepted) = oneshot::channel();
         connection.worker().tell(Message::Start(Box::new(Start { setup, executor, state, answer })))?;
-        started.await.map_err(|_| Error::Ended)??;
+        accepted.await.map_err(|_| Error::Ended)??;
         Ok(JobHandle { name, connection: connection.clone(), states })
     }
 }
@@ -311,6 +326,23 @@ impl JobHandle {
     /// The job's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Waits until it is registered.
+    ///
+    /// # Errors
+    ///
+    /// It was refused by what the registry has, or stopped before.
+    pub async fn joined(&self) -> Result<(), Error> {
+        let mut states = self.states.clone();
+        let settled = |state: &JobState| matches!(state, JobState::Running { .. } | JobState::Stopped(_));
+        let reason = match &*states.wait_for(settled).await.map_err(|_| Error::Ended)? {
+            JobState::Stopped(StopReason::Refused(reason)) => reason.clone(),
+            JobState::Stopped(StopReason::Asked) => "it was stopped before it had joined".to_owned(),
+            JobState::Stopped(StopReason::ShutDown) => "it was shut down by an operator".to_owned(),
+            JobState::Running { .. } | JobState::Starting | JobState::Disconnected => return Ok(()),
+        };
+        Err(Error::Refused { job: self.name.clone(), reason })
     }
 
     /// How it stands.

@@ -213,8 +213,9 @@ impl Task {
         }
         let machine = JobMachine::new(start.setup, Arc::clone(&self.surroundings));
         let job = self.slots.len();
-        self.slots.push(Some(Slot::new(name.clone(), machine, start.executor, start.state, start.answer)));
+        self.slots.push(Some(Slot::new(name.clone(), machine, start.executor, start.state)));
         self.names.insert(name, job);
+        let _ = start.answer.send(Ok(()));
         self.load(job);
     }
 

@@ -263,7 +263,7 @@ fn sighup_reads_the_file_again_and_sigterm_lets_runs_end() {
 
     std::fs::write(&file, format!("{head}{}{}", job("a", never), job("c", "'* * * * * ?'"))).expect("a file");
     process.signal("HUP");
-    told(&process, "read the file again: 1 jobs started, 0 refused");
+    told(&process, "read the file again: 1 jobs stopped, 1 to be started");
     let list = text(&output(&["job", "list"], folder.path()).stdout);
     let b = list.lines().find(|l| l.starts_with('b')).expect("b is known");
     assert!(b.contains("CRASHED"), "it has no instance any more: {list}");

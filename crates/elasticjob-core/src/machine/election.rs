@@ -17,6 +17,9 @@ impl JobMachine {
 
     /// Rule: has itself elected where nobody leads, or one who is gone.
     pub(super) fn elect(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        if !self.is_available() {
+            self.leader_odd_since = None;
+        }
         if !self.is_available() || !self.needs_leader(now) {
             if self.latch.as_ref().is_some_and(|l| l.purpose == Purpose::Election) {
                 self.release_latch(out);

@@ -186,7 +186,9 @@ impl JobMachine {
                     self.leader_odd_since.map(|t| t + limits::LEADER_UNREGISTERED),
                     self.tidy_at(),
                 ];
-                times.extend(rules.into_iter().flatten().map(|t| t.max(self.pause_until)));
+                // A time that has passed without an act waits for something else, which will be an input.
+                let now = self.schedule.last_tick;
+                times.extend(rules.into_iter().flatten().map(|t| t.max(self.pause_until)).filter(|t| *t > now));
                 times.extend(Some(self.pause_until).filter(|until| *until > self.schedule.last_tick));
             }
         }

@@ -352,9 +352,7 @@ impl JobMachine {
             StepResult::Committed { .. } => {
                 let session = self.session_id();
                 for item in items {
-                    if let Some(busy) = self.busy.get_mut(&item).filter(|b| {
-                        ops.iter().any(|o| o.path().contains(&format!("/sharding/{item}/"))) || b.session == session
-                    }) {
+                    if let Some(busy) = self.busy.get_mut(&item) {
                         busy.session = session;
                     }
                 }

@@ -8,7 +8,6 @@ use elasticjob_registry::Sink;
 use tokio::sync::{oneshot, watch};
 
 use super::JobState;
-use crate::Error;
 use crate::execute::Executor;
 use crate::mirror::Watches;
 
@@ -26,17 +25,10 @@ pub(super) struct Slot {
     reads: HashMap<String, u64>,
     last_ticket: u64,
     state: watch::Sender<JobState>,
-    started: Option<oneshot::Sender<Result<(), Error>>>,
 }
 
 impl Slot {
-    pub(super) fn new(
-        name: String,
-        machine: JobMachine,
-        executor: Executor,
-        state: watch::Sender<JobState>,
-        started: oneshot::Sender<Result<(), Error>>,
-    ) -> Slot {
+    pub(super) fn new(name: String, machine: JobMachine, executor: Executor, state: watch::Sender<JobState>) -> Slot {
         Slot {
             name,
             machine,
@@ -50,7 +42,6 @@ impl Slot {
             reads: HashMap::new(),
             last_ticket: 0,
             state,
-            started: Some(started),
         }
     }
 
@@ -101,9 +92,6 @@ impl Slot {
     /// Tells the handles how it stands, when that has changed.
     pub(super) fn tell_state(&mut self) {
         let state = if self.machine.is_joined() {
-            if let Some(started) = self.started.take() {
-                let _ = started.send(Ok(()));
-            }
             JobState::Running {
                 items: self.machine.owned(),
                 leads: self.machine.leads(),
@@ -125,14 +113,6 @@ impl Slot {
 
     /// Tells the handles that it is over.
     pub(super) fn tell_stopped(&mut self, reason: StopReason) {
-        if let Some(started) = self.started.take() {
-            let text = match &reason {
-                StopReason::Refused(text) => text.clone(),
-                StopReason::Asked => "it was stopped before it had joined".to_owned(),
-                StopReason::ShutDown => "it was shut down by an operator".to_owned(),
-            };
-            let _ = started.send(Err(Error::Refused { job: self.name.clone(), reason: text }));
-        }
         self.state.send_replace(JobState::Stopped(reason));
     }
 }

@@ -128,7 +128,7 @@ struct Agent<'a> {
     grace: Duration,
     running: Vec<(FileJob, JobHandle)>,
     /// Registrations that are awaited.
-    joining: FuturesUnordered<BoxFuture<'static, (String, Result<(), Error>)>>,
+    joining: FuturesUnordered<BoxFuture<'static, (JobHandle, Result<(), Error>)>>,
     refused: Vec<String>,
 }
 
@@ -171,7 +171,10 @@ impl Agent<'_> {
             match describe(&job).submit(&self.connection).await {
                 Ok(handle) => {
                     let waiting = handle.clone();
-                    let joined = async move { (waiting.name().to_owned(), waiting.joined().await) };
+                    let joined = async move {
+                        let joined = waiting.joined().await;
+                        (waiting, joined)
+                    };
                     self.joining.push(joined.boxed());
                     self.running.push((job, handle));
                 }
@@ -180,9 +183,11 @@ impl Agent<'_> {
         }
     }
 
-    fn joined(&mut self, job: &str, joined: Result<(), Error>) {
-        if let Err(error) = joined {
-            self.running.retain(|(_, handle)| handle.name() != job);
+    fn joined(&mut self, job: &JobHandle, joined: Result<(), Error>) {
+        let was_running = self.running.len();
+        self.running.retain(|(_, handle)| joined.is_ok() || !handle.is_same(job));
+        // One that the file gave up while it waited is no news.
+        if let (Err(error), true) = (joined, self.running.len() < was_running) {
             self.refuse(&error);
         }
     }
@@ -209,18 +214,18 @@ impl Agent<'_> {
         let same = |old: &FileJob, new: &FileJob| old.document == new.document && old.job_type == new.job_type;
         let mut jobs = file.jobs;
         let running = std::mem::take(&mut self.running);
-        let mut stopped = 0;
+        let mut stopped = Vec::new();
         for (old, handle) in running {
             if let Some(index) = jobs.iter().position(|new| same(&old, new)) {
                 jobs.remove(index);
                 self.running.push((old, handle));
             } else {
                 tracing::info!(job = handle.name(), "is no longer in the file as it was: stopped");
-                handle.stop_within(self.grace).await;
-                stopped += 1;
+                stopped.push(handle);
             }
         }
-        tracing::info!("read the file again: {stopped} jobs stopped, {} to be started", jobs.len());
+        futures_util::future::join_all(stopped.iter().map(|handle| handle.stop_within(self.grace))).await;
+        tracing::info!("read the file again: {} jobs stopped, {} to be started", stopped.len(), jobs.len());
         self.start(jobs).await;
     }
 

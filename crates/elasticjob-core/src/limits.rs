@@ -37,10 +37,6 @@ pub const RETRY_BASE: Duration = Duration::from_millis(50);
 /// Longest pause between two tries of one step.
 pub const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// The periodic scan that must find nothing to do when no event was lost. Also the bound in which marks that belong to
-/// nobody are cleared.
-pub const SWEEP_INTERVAL: Duration = Duration::from_secs(8);
-
 /// A firing that nobody began while its item changed hands is made up by the new owner when it is at most this old,
 /// counted on top of the session time-out.
 pub const HANDOVER_WINDOW: Duration = Duration::from_secs(10);

@@ -137,6 +137,8 @@ async fn ephemeral_nodes(connect: &Connect<'_>) {
     let (first, second) = (session(&*one).await, session(&*two).await);
     assert_ne!(first, second, "each connection has a session of its own");
     committed(&*one, first, vec![Op::create("/eph", ""), Op::ephemeral("/eph/e", "mine")]).await;
+    // Another connection may see it a moment later: only the own commits are seen at once.
+    wait_until(&*two, "/eph/e", Some("mine")).await;
     let answers = two.read(vec![Query::Node("/eph/e".into())]).await.expect("reads");
     assert_eq!(answers[0].node().map(|n| n.owner), Some(first));
     refused(&*two, second, vec![Op::create("/eph/e/below", "")], 0, Reason::Forbidden).await;
@@ -196,6 +198,7 @@ async fn watches(connect: &Connect<'_>) {
     let session = session(&*one).await;
     self::session(&*two).await;
     committed(&*one, session, vec![Op::create("/w", ""), Op::create("/w/n", ""), Op::create("/w/s", "")]).await;
+    wait_until(&*two, "/w/s", Some("")).await;
     let (seen, sink, notify) = collector();
     let node = two.watch(Target::Node("/w/n".into()), Arc::clone(&sink)).await.expect("watches");
     let tree = two.watch(Target::Subtree("/w/s".into()), Arc::clone(&sink)).await.expect("watches");
@@ -227,7 +230,7 @@ async fn watches(connect: &Connect<'_>) {
     seen.lock().clear();
     committed(&*one, session, vec![Op::set("/w/n", "2"), Op::set("/w/s", "2")]).await;
     // What came before the next answer of the same connection would have been told.
-    assert_eq!(text(&*two, "/w/n").await.as_deref(), Some("2"));
+    wait_until(&*two, "/w/n", Some("2")).await;
     assert_eq!(seen.lock().len(), 0, "a dropped watch tells nothing");
 }
 

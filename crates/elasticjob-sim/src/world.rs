@@ -36,6 +36,8 @@ pub struct Options {
     pub run_millis: (u64, u64),
     /// By how much the clocks of the instances differ from the registry's.
     pub clock_error: Duration,
+    /// Whether some requests, answers and events take up to 0.7 s.
+    pub slow_requests: bool,
 }
 
 /// What can go wrong with an instance, and what an operator can do.
@@ -210,6 +212,11 @@ impl World {
         lines.into_iter().map(|(_, line)| line + "\n").collect()
     }
 
+    /// The machines in all detail: for a failing test.
+    pub fn machines(&self) -> String {
+        self.processes.iter().map(|p| format!("{:#?}\n", p.machine)).collect()
+    }
+
     /// The registry as `path | value` lines, with the session of ephemeral nodes.
     pub fn dump(&self) -> String {
         let line =
@@ -223,7 +230,9 @@ impl World {
     }
 
     fn latency(&mut self) -> Duration {
-        Duration::from_millis(self.chance.between(0, 4))
+        // Now and then something is slow: a collection of garbage, a packet sent twice.
+        let slow = self.options.slow_requests && self.chance.below(25) == 0;
+        Duration::from_millis(if slow { self.chance.between(50, 700) } else { self.chance.between(0, 4) })
     }
 
     fn happen(&mut self, happening: Happening) {
@@ -274,6 +283,12 @@ impl World {
         if self.processes[index].machine.is_none() {
             return;
         }
+        // A process that stands still does not connect; and a new link begins with the end of the old one.
+        let paused_until = self.processes[index].paused_until;
+        if paused_until > self.now {
+            return self.plan(paused_until, Happening::Connect { process: index });
+        }
+        self.input(index, Input::SessionLost);
         let session = match self.processes[index].session {
             session if self.tree.has_session(session) => session,
             _ => self.tree.open_session(),
@@ -326,7 +341,10 @@ impl World {
     fn fault(&mut self, index: usize, fault: Fault) {
         let timeout = self.options.session_timeout;
         let session = self.processes[index].session;
+        let up = self.processes[index].machine.is_some();
         match fault {
+            // Nobody is there to be hit.
+            Fault::Crash { .. } | Fault::Cut(_) | Fault::Pause(_) | Fault::Stop if !up => {}
             Fault::Crash { restart } => {
                 self.processes[index].machine = None;
                 self.processes[index].connected = false;

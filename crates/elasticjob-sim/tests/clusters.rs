@@ -19,7 +19,15 @@ fn document(items: u32) -> JobDocument {
 }
 
 fn options(seed: u64, document: JobDocument, instances: usize) -> Options {
-    Options { seed, document, instances, session_timeout: SESSION, run_millis: (5, 300), clock_error: Duration::ZERO }
+    Options {
+        seed,
+        document,
+        instances,
+        session_timeout: SESSION,
+        run_millis: (5, 300),
+        clock_error: Duration::ZERO,
+        slow_requests: false,
+    }
 }
 
 fn secs(seconds: u64) -> Duration {
@@ -337,5 +345,63 @@ fn a_clock_that_is_off_is_told_and_the_job_runs_on() {
         world.run_until(secs(8));
         assert_eq!(world.story().contains("the clock differs from the registry's by 3600.0 s"), told);
         assert_each_second_once(&world, 2, secs(4), secs(7), 1);
+    }
+}
+
+/// Faults of every kind, close together, with slow requests among them. Afterwards everything must be as if nothing had been.
+#[test]
+fn a_storm_of_faults_doubles_nothing_and_leaves_nothing_behind() {
+    let path = JobPath::new("job");
+    for seed in 0..300 {
+        let mut chance = Chance::new(seed ^ 0x0057_0713);
+        let mut job = document(4);
+        job.failover = chance.below(2) == 0;
+        let mut world = World::new(Options {
+            run_millis: (5, [300, 900, 2_500][usize::try_from(chance.below(3)).expect("small")]),
+            slow_requests: true,
+            ..options(seed, job.clone(), 3)
+        });
+        for _ in 0..chance.between(4, 12) {
+            let at = Duration::from_millis(chance.between(4_000, 30_000));
+            let process = usize::try_from(chance.below(3)).expect("small");
+            let length = Duration::from_millis(chance.between(50, 9_000));
+            let ip = format!("10.0.0.{}", process + 1);
+            let fault = match chance.below(7) {
+                0 => Fault::Crash { restart: Some(length) },
+                1 => Fault::Pause(length),
+                2 => {
+                    let end = at + length;
+                    world.strike(end, 0, Fault::Operator(vec![Op::set(path.server(&ip), "ENABLED")]));
+                    Fault::Operator(vec![Op::set(path.server(&ip), "DISABLED")])
+                }
+                3 => {
+                    let mut changed = job.clone();
+                    changed.sharding_total_count = i64::try_from(chance.between(2, 6)).expect("small");
+                    Fault::Operator(vec![Op::set(path.config(), changed.to_yaml())])
+                }
+                4 => Fault::Operator(vec![Op::Ensure(path.triggers()), Op::create(path.trigger("nobody@-@1"), "")]),
+                _ => Fault::Cut(length),
+            };
+            world.strike(at, process, fault);
+        }
+        // All faults are over by second 39, and the last sessions by 43.
+        world.strike(secs(42), 0, Fault::Operator(vec![Op::set(path.config(), job.to_yaml())]));
+        world.run_until(secs(75));
+        assert_no_overlap(&world, seed);
+        for item in 0..6 {
+            for (due, times) in begun(&world, item) {
+                assert!(times <= 1, "seed {seed}: item {item} due {due} was begun {times} times\n{}", world.story());
+            }
+        }
+        for item in 0..4 {
+            let late = World::moment(secs(60));
+            let ran = world.journal().iter().filter(|e| e.item == item && e.start > late).count();
+            assert!(
+                ran >= 4,
+                "seed {seed}: item {item} ran {ran} times at the end\n{}\n{}",
+                world.story(),
+                world.dump() + &world.machines()
+            );
+        }
     }
 }

@@ -328,6 +328,11 @@ impl JobHandle {
         &self.name
     }
 
+    /// Whether both are handles of the same start of a job.
+    pub fn is_same(&self, other: &JobHandle) -> bool {
+        self.states.same_channel(&other.states)
+    }
+
     /// Waits until it is registered.
     ///
     /// # Errors

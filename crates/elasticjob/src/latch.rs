@@ -28,7 +28,7 @@ pub(crate) async fn acquire(
     let prefix = format!("{latch}/_c_{}-latch-", uuid::Uuid::new_v4());
     let node = registry.create_sequential(session, parents(job_root, latch), prefix).await.ok()?;
     let held = tokio::select! {
-        held = wait(&*registry, latch, &node) => held,
+        held = wait(&*registry, session, latch, &node) => held,
         _ = &mut cancel => false,
         () = clock::sleep(WAIT_MAX) => false,
     };
@@ -51,9 +51,9 @@ fn parents(job_root: &str, latch: &str) -> Vec<String> {
     parents
 }
 
-async fn wait(registry: &dyn Registry, latch: &str, node: &str) -> bool {
+async fn wait(registry: &dyn Registry, session: u64, latch: &str, node: &str) -> bool {
     loop {
-        let Some(before) = predecessor(registry, latch, node).await else { return false };
+        let Some(before) = predecessor(registry, session, latch, node).await else { return false };
         let Some(before) = before else { return true };
         let gone = Arc::new(Notify::new());
         let told = Arc::clone(&gone);
@@ -72,13 +72,25 @@ async fn wait(registry: &dyn Registry, latch: &str, node: &str) -> bool {
 }
 
 /// The ephemeral node before ours in the queue: `Some(None)` when we are the first, `None` when we are not in it.
-async fn predecessor(registry: &dyn Registry, latch: &str, node: &str) -> Option<Option<String>> {
+///
+/// Nodes of our own session before it are left over from a place that was given up while the link was down: this process
+/// has one place in a queue at a time. They are taken away.
+async fn predecessor(registry: &dyn Registry, session: u64, latch: &str, node: &str) -> Option<Option<String>> {
     let answers = registry.read(vec![Query::Children(latch.to_owned())]).await.ok()?;
     let mut names: Vec<&String> = answers[0].children().iter().collect();
     names.sort_by_key(|name| name.rsplit_once("latch-").map_or(name.as_str(), |(_, sequence)| sequence));
     let own = names.iter().position(|name| **name == path::name(node))?;
     let queries = names[..own].iter().map(|name| Query::Node(format!("{latch}/{name}"))).collect();
     let nodes = registry.read(queries).await.ok()?;
-    let mut living = names[..own].iter().zip(&nodes).filter(|(_, n)| n.node().is_some_and(|n| n.owner != 0));
-    Some(living.next_back().map(|(name, _)| format!("{latch}/{name}")))
+    let mut before = None;
+    for (name, answer) in names[..own].iter().zip(&nodes) {
+        let name = format!("{latch}/{name}");
+        match answer.node().map(|n| n.owner) {
+            Some(owner) if owner == session => drop(registry.commit(session, vec![Op::delete(name)]).await),
+            // A node that is not ephemeral belongs to nobody and would never go.
+            Some(0) | None => {}
+            Some(_) => before = Some(name),
+        }
+    }
+    Some(before)
 }

@@ -162,9 +162,12 @@ impl Task {
             Message::Link(link) => self.link_changed(link),
             Message::Loaded { job, epoch, loaded } => self.loaded(job, epoch, loaded),
             Message::Reloaded { job, epoch, view } => {
-                if let (Some(view), true) = (view, self.is_current(job, epoch)) {
+                let Some(slot) = self.slot(job).filter(|s| s.epoch == epoch) else { return };
+                slot.reloads -= 1;
+                if let Some(view) = view {
                     self.input(job, Input::Reloaded(view));
                 }
+                self.read_touched(job);
             }
             Message::Event { job, epoch, event } => self.event(job, epoch, event),
             Message::Read { job, epoch, path, ticket, node } => {
@@ -273,13 +276,28 @@ impl Task {
             slot.connected = true;
         }
         self.input(job, Input::SessionBack { session, timeout, view });
+        self.read_touched(job);
+    }
+
+    /// Reads again what changed while a picture was read.
+    fn read_touched(&mut self, job: usize) {
+        let Some(slot) = self.slot(job).filter(|s| s.reloads == 0) else { return };
+        for path in std::mem::take(&mut slot.touched) {
+            self.read_node(job, path);
+        }
     }
 
     /// A watch says where something happened. What is there now is read, but where only its being there matters.
     fn event(&mut self, job: usize, epoch: u64, event: Event) {
         let now = clock::now();
-        let Some(slot) = self.slot(job).filter(|s| s.epoch == epoch && s.connected) else { return };
+        let Some(slot) = self.slot(job).filter(|s| s.epoch == epoch) else { return };
         let path = event.path;
+        if !slot.connected || slot.reloads > 0 {
+            slot.touched.insert(path.clone()); // the picture that is being read may be older: see `read_touched`
+        }
+        if !slot.connected {
+            return;
+        }
         match event.kind {
             EventKind::Children => {}
             EventKind::Deleted => {

@@ -6,7 +6,7 @@ use super::{JobMachine, Note, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op};
-use crate::view::ServerState;
+use crate::view::{Query, ServerState};
 
 impl JobMachine {
     /// Whether this very session leads. The text alone may be of a former life.
@@ -71,6 +71,45 @@ impl JobMachine {
                 self.release_latch(out);
                 self.look_again(now, out);
             }
+        }
+    }
+
+    /// Rule: takes places in latch queues away that stayed behind when the link broke and the session lived on. Everybody
+    /// else would wait behind them.
+    pub(super) fn leave_queues(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+        let Some(path) = self.left_queues.first().cloned() else { return false };
+        self.release_latch(out);
+        self.read(Step::ReadQueue { path: path.clone() }, vec![Query::Children(path)], out)
+    }
+
+    pub(super) fn queue_read(&mut self, now: Timestamp, path: &str, result: StepResult, out: &mut Effects) {
+        let StepResult::Answers(answers) = result else { return self.pause(now) };
+        let names = answers[0].children().to_vec();
+        if names.is_empty() {
+            self.left_queues.remove(path);
+            return;
+        }
+        let queries = names.iter().map(|name| Query::Node(format!("{path}/{name}"))).collect();
+        self.read(Step::ReadPlaces { path: path.to_owned(), names }, queries, out);
+    }
+
+    pub(super) fn places_read(&mut self, path: &str, names: &[String], result: StepResult, out: &mut Effects) {
+        let StepResult::Answers(answers) = result else { return };
+        let session = self.session_id();
+        let ours = names.iter().zip(&answers).filter(|(_, a)| a.node().is_some_and(|n| n.owner == session));
+        let ops: Vec<Op> = ours.map(|(name, _)| Op::delete(format!("{path}/{name}"))).collect();
+        if ops.is_empty() {
+            self.left_queues.remove(path);
+        } else {
+            self.commit(Step::LeavePlaces { path: path.to_owned() }, ops, out);
+        }
+    }
+
+    pub(super) fn places_left(&mut self, now: Timestamp, path: &str, result: StepResult) {
+        if matches!(result, StepResult::Committed { .. }) {
+            self.left_queues.remove(path);
+        } else {
+            self.pause(now);
         }
     }
 

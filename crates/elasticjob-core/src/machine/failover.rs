@@ -129,6 +129,18 @@ impl JobMachine {
             (None, Some(taker)) if dead(taker) => Some(taker.clone()),
             (None, _) => node(5).map(|_| "a dead instance".to_owned()),
         };
+        if let (Some(failover), Some(ledger)) = (node(2), node(4))
+            && failover.owner == self.session_id()
+            && !self.taken.contains_key(&item)
+            && !self.busy.contains_key(&item)
+        {
+            // Our own takeover, whose answer was lost.
+            let due = Ledger::parse(&ledger.data).map(|l| l.due).or(self.schedule.last_due).unwrap_or(now);
+            self.taken.insert(item, (ledger.version, due));
+            self.orphans.remove(&item);
+            self.release_latch(out);
+            return;
+        }
         let (Some(dead), None, Some(ledger)) = (from, node(2), node(4)) else {
             self.orphans.remove(&item);
             self.release_latch(out);
@@ -232,8 +244,17 @@ impl JobMachine {
             self.orphans.insert(item);
             return;
         }
-        let op = Op::Delete { path: self.path.item_running(item), version: Some(version) };
-        self.commit(Step::ClearMark { item, of: owner }, vec![op], out);
+        // Only while the item is ours can nobody else have begun it meanwhile.
+        let Some(own) = self.items.get(&item) else {
+            self.blocked.remove(&item);
+            return;
+        };
+        let ops = vec![
+            Op::check(self.path.item_owner(item), own.owner_version),
+            Op::exists(self.path.item_claim(item, self.session_id())),
+            Op::Delete { path: self.path.item_running(item), version: Some(version) },
+        ];
+        self.commit(Step::ClearMark { item, of: owner }, ops, out);
     }
 
     /// It runs elsewhere: this firing is missed, and caught up when the mark goes.
@@ -266,7 +287,10 @@ impl JobMachine {
                 self.blocked.remove(&item);
                 out.note(Note::ClearedMark { item, of });
             }
-            StepResult::Refused(_) => drop(self.blocked.remove(&item)),
+            StepResult::Refused(_) => {
+                self.blocked.remove(&item);
+                self.look_again(now, out);
+            }
             StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.look_again(now, out),
         }
     }

@@ -11,7 +11,7 @@ use super::{Effect, JobMachine, Note, StepResult};
 use crate::limits;
 use crate::path::JobPath;
 use crate::time::Timestamp;
-use crate::tree::{Node, Op, Reason};
+use crate::tree::{Node, Op, Reason, Refusal};
 use crate::view::{Answer, Query};
 use crate::wire::Ledger;
 
@@ -38,6 +38,7 @@ impl JobMachine {
         if !self.follow.stale || self.view.necessary.is_some() || self.view.processing.is_some() {
             return false;
         }
+        self.follow.read_for = self.follow.reasons;
         let queries = (0..config.sharding_total_count).map(|item| Query::Node(self.path.item_owner(item))).collect();
         self.read(Step::ReadOwners, queries, out)
     }
@@ -48,6 +49,11 @@ impl JobMachine {
         self.follow.trigger_held = false;
         if let Some(due) = self.schedule.last_due.filter(|due| *due > self.schedule.floor && self.is_held()) {
             self.schedule.floor = due;
+            let misfire = self.config.as_ref().is_some_and(|c| c.misfire);
+            for item in self.items.values_mut().filter(|item| item.accounted < due) {
+                item.accounted = due;
+                item.missed = misfire.then_some(due);
+            }
             out.note(Note::Skipped { due, reason: "the resharding did not end in time" });
         }
     }
@@ -69,7 +75,12 @@ impl JobMachine {
             self.settle_items(BTreeMap::new(), out);
             return;
         }
-        self.commit(Step::Claim { own, ops: ops.clone() }, ops, out);
+        self.claim(own, ops, out);
+    }
+
+    fn claim(&mut self, own: Vec<u32>, ops: Vec<Op>, out: &mut Effects) {
+        let part = ops.iter().take(limits::ITEMS_PER_COMMIT).cloned().collect();
+        self.commit(Step::Claim { own, ops }, part, out);
     }
 
     /// Due times that the former owners cannot have begun, since they were gone.
@@ -97,20 +108,21 @@ impl JobMachine {
         out: &mut Effects,
     ) {
         match result {
-            StepResult::Committed { .. } => {}
-            StepResult::Refused(refusal) => {
-                // A claim that stands already, or that went with its node, is as good; an owner node that is gone is not
-                // ours any more.
-                let op = ops.remove(refusal.op);
-                if refusal.reason == Reason::Missing && matches!(op, Op::Create { .. }) {
+            StepResult::Committed { .. } => drop(ops.drain(..ops.len().min(limits::ITEMS_PER_COMMIT))),
+            // A claim that stands already, or one that went with its node, is as good.
+            StepResult::Refused(Refusal { op, reason: Reason::Exists }) => drop(ops.remove(op)),
+            StepResult::Refused(Refusal { op, reason: Reason::Missing }) => {
+                let op = ops.remove(op);
+                if matches!(op, Op::Create { .. }) {
                     own.retain(|item| self.path.item_claim(*item, self.session_id()) != op.path());
                 }
-                if !ops.is_empty() {
-                    self.commit(Step::Claim { own, ops: ops.clone() }, ops, out);
-                    return;
-                }
             }
-            StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => return self.look_again(now, out),
+            StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
+                return self.look_again(now, out);
+            }
+        }
+        if !ops.is_empty() {
+            return self.claim(own, ops, out);
         }
         if own.is_empty() {
             self.settle_items(BTreeMap::new(), out);
@@ -134,6 +146,7 @@ impl JobMachine {
             }
         }
         if items.len() < own.len() {
+            self.pause(now);
             return self.unsettle(now); // it changed hands again: read it again
         }
         self.settle_items(items, out);
@@ -155,7 +168,11 @@ impl JobMachine {
             disabled: has("disabled"),
             taken_by: has("failover").then(String::new),
             misfire_node,
-            missed: before.and_then(|b| b.missed).or_else(|| misfire_node.then_some(now)),
+            // What we missed somebody else may have run meanwhile.
+            missed: before
+                .and_then(|b| b.missed)
+                .filter(|missed| begun.is_none_or(|due| due < *missed))
+                .or_else(|| misfire_node.then_some(now)),
             triggered: before.is_some_and(|b| b.triggered) || self.follow.trigger_held,
         }
     }
@@ -177,9 +194,13 @@ impl JobMachine {
     fn settle_items(&mut self, items: BTreeMap<u32, Item>, out: &mut Effects) {
         let changed = !self.items.keys().eq(items.keys());
         self.items = items;
-        self.follow.stale = false;
-        self.follow.unsettled_since = None;
-        if !self.items.is_empty() {
+        self.follow.stale = self.follow.reasons != self.follow.read_for;
+        if !self.follow.stale {
+            self.follow.unsettled_since = None;
+        }
+        if self.items.is_empty() {
+            self.follow.ask_at.get_or_insert(self.schedule.last_tick + limits::LEFT_OUT_WAIT);
+        } else {
             self.follow.trigger_held = false;
         }
         if !self.follow.trigger_held {
@@ -195,11 +216,15 @@ impl JobMachine {
     /// while it reshards. Once per registration, and not at once (see [`limits::LEFT_OUT_WAIT`]).
     pub(super) fn ask_for_items(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         let Some(at) = self.follow.ask_at.filter(|_| !self.follow.asked) else { return false };
-        if self.is_held() || !self.items.is_empty() || !self.is_available() || self.is_leader() {
+        if !self.items.is_empty() || !self.is_available() || self.is_leader() {
+            self.follow.ask_at = None; // until a resharding leaves us without items
+            return false;
+        }
+        if self.is_held() || self.view.leader.is_none() {
             self.follow.ask_at = Some(at.max(now + limits::LEFT_OUT_WAIT));
             return false;
         }
-        if now < at || self.view.leader.is_none() {
+        if now < at {
             return false;
         }
         self.follow.asked = true;

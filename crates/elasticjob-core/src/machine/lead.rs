@@ -11,7 +11,7 @@ use crate::limits;
 use crate::path::parse_item;
 use crate::shard;
 use crate::time::Timestamp;
-use crate::tree::{Node, Op, Reason};
+use crate::tree::{Node, Op};
 use crate::view::{Answer, Query};
 
 /// Items whose nodes are written in one transaction; a larger job is resharded in parts while `necessary` holds everybody.
@@ -184,6 +184,8 @@ impl JobMachine {
             old: BTreeMap::new(),
             new: BTreeMap::new(),
             kept: BTreeSet::new(),
+            necessary: self.view.necessary.as_ref().map(|n| n.czxid),
+            processing: self.view.processing.as_ref().map(|n| n.czxid),
             parts: Vec::new(),
         };
         let mut ops = vec![Op::Ensure(self.path.sharding())];
@@ -259,8 +261,9 @@ impl JobMachine {
         match result {
             StepResult::Committed { .. } if !plan.parts.is_empty() => self.commit_part(plan, out),
             StepResult::Committed { .. } => {
-                self.view.necessary = None;
-                self.view.processing = None;
+                // Those that we deleted are gone; one that came meanwhile asks for the next resharding.
+                self.view.necessary.take_if(|n| Some(n.czxid) == plan.necessary);
+                self.view.processing.take_if(|n| Some(n.czxid) == plan.processing);
                 self.unsettle(now);
                 let watched = plan.kept.iter().map(|item| self.path.item_running(*item)).collect();
                 self.watch(watched, out);
@@ -273,14 +276,10 @@ impl JobMachine {
                     out.note(Note::Resharded { old: plan.old, new: plan.new, kept });
                 }
             }
-            StepResult::Refused(refusal) => {
-                // Something changed since the survey: look again at once, but not for ever at once.
-                self.failures += 1;
-                if self.failures > 3 || refusal.reason == Reason::Forbidden {
-                    self.look_again(now, out);
-                }
+            // Something changed since the survey, or our picture is not what is there.
+            StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
+                self.look_again(now, out);
             }
-            StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.look_again(now, out),
         }
     }
 }

@@ -69,12 +69,18 @@ pub struct JobMachine {
     bereaved: BTreeSet<String>,
     /// Items that may be taken over.
     orphans: BTreeSet<u32>,
+    /// Takeovers that came to nothing: their nodes are to be deleted.
+    abandoned: BTreeSet<u32>,
+    /// Whether this machine was registered before: what a start writes is written once.
+    has_joined: bool,
     /// Nodes `failover` of our items whose taker is not there, and since when.
     takers_odd_since: BTreeMap<u32, Timestamp>,
     leader_odd_since: Option<Timestamp>,
     servers_dead_since: BTreeMap<String, Timestamp>,
     step: Option<(StepId, Step)>,
     latch: Option<Latch>,
+    /// Latches in whose queues a place of ours may have stayed behind, since the link broke meanwhile.
+    left_queues: BTreeSet<String>,
     last_id: u64,
     begins: u64,
     pause_until: Timestamp,
@@ -84,7 +90,7 @@ pub struct JobMachine {
 }
 
 /// Who goes first when several steps could be made: what is due before what keeps house.
-const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 20] = [
+const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 21] = [
     JobMachine::confirm_shutdown,
     JobMachine::settle,
     JobMachine::release,
@@ -95,6 +101,7 @@ const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 20] = [
     JobMachine::acknowledge_trigger,
     JobMachine::take_in,
     JobMachine::keep_marks,
+    JobMachine::leave_queues,
     JobMachine::release_late,
     JobMachine::take_over,
     JobMachine::find_orphans,
@@ -131,11 +138,14 @@ impl JobMachine {
             gone: BTreeMap::new(),
             bereaved: BTreeSet::new(),
             orphans: BTreeSet::new(),
+            abandoned: BTreeSet::new(),
+            has_joined: false,
             takers_odd_since: BTreeMap::new(),
             leader_odd_since: None,
             servers_dead_since: BTreeMap::new(),
             step: None,
             latch: None,
+            left_queues: BTreeSet::new(),
             last_id: 0,
             begins: 0,
             pause_until: Timestamp(0),
@@ -155,7 +165,7 @@ impl JobMachine {
             Input::SessionBack { session, timeout, view } => self.session_back(now, session, timeout, *view, &mut out),
             Input::Reloaded(view) => self.reloaded(now, *view, &mut out),
             Input::Done(id, result) => self.done(now, id, result, &mut out),
-            Input::Latched(id, node) => self.latched(id, node),
+            Input::Latched(id, node) => self.latched(id, node, &mut out),
             Input::ItemEnded { run, item, failed } => self.item_ended(now, run, item, failed, &mut out),
             Input::Stop { deadline } => self.stop(deadline),
             Input::ClockChecked(difference) => self.clock_checked(difference, &mut out),
@@ -276,6 +286,9 @@ impl JobMachine {
             Step::ReadOwn { own } => self.own_read(now, &own, result, out),
             Step::Flag => self.flag_done(now, result),
             Step::AskForItems => self.asked_for_items(result, out),
+            Step::ReadQueue { path } => self.queue_read(now, &path, result, out),
+            Step::ReadPlaces { path, names } => self.places_read(&path, &names, result, out),
+            Step::LeavePlaces { path } => self.places_left(now, &path, result),
             Step::Survey(survey) => self.surveyed(now, *survey, result, out),
             Step::Reshard(plan) => self.resharded(now, *plan, result, out),
             Step::Begin(plan) => self.begin_done(now, *plan, result, out),
@@ -332,20 +345,25 @@ impl JobMachine {
 
     /// Asks for a latch; the answer is kept in `self.latch` until a rule uses it.
     fn ask_latch(&mut self, purpose: Purpose, out: &mut Effects) {
-        let path = match purpose {
-            Purpose::Election => self.path.election_latch(),
-            Purpose::TakeOver | Purpose::LateRelease => self.path.failover_latch(),
-        };
+        let path = self.latch_path(purpose);
         let id = self.next_id();
         self.latch = Some(Latch { id, purpose, node: None });
         out.push(Effect::Latch(id, path));
     }
 
-    fn latched(&mut self, id: StepId, node: Option<String>) {
+    fn latch_path(&self, purpose: Purpose) -> String {
+        match purpose {
+            Purpose::Election => self.path.election_latch(),
+            Purpose::TakeOver | Purpose::LateRelease => self.path.failover_latch(),
+        }
+    }
+
+    fn latched(&mut self, id: StepId, node: Option<String>, out: &mut Effects) {
         match (&mut self.latch, node) {
             (Some(latch), Some(node)) if latch.id == id => latch.node = Some(node),
             (Some(latch), None) if latch.id == id => self.latch = None,
-            _ => {}
+            (_, Some(node)) => out.push(Effect::Unlatch(id, Some(node))), // it was given up meanwhile
+            (_, None) => {}
         }
     }
 

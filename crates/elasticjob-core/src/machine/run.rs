@@ -50,7 +50,8 @@ impl JobMachine {
 
     /// What can begin now, most urgent first; all of one answer have the same due time.
     fn candidates(&self, now: Timestamp, config: &JobConfig) -> Option<(Source, Timestamp, Vec<u32>)> {
-        let taken = self.taken.iter().filter(|(item, _)| !self.busy.contains_key(item));
+        let free = |item: &u32| !self.busy.contains_key(item) && !self.blocked.contains_key(item);
+        let taken = self.taken.iter().filter(|(item, _)| free(item));
         if let Some((_, (_, due))) = taken.clone().next() {
             let items = taken.filter(|(_, (_, d))| d == due).map(|(item, _)| *item).collect();
             return Some((Source::Failover, *due, items));
@@ -171,7 +172,9 @@ impl JobMachine {
             if let Some(item) = self.items.get_mut(&item) {
                 item.misfire_node = false;
             }
-        } else if self.taken.remove(&item).is_none() {
+        } else if self.taken.remove(&item).is_some() {
+            self.abandoned.insert(item); // its owner, or another taker, was faster
+        } else {
             // The assignment, the claim or the ledger is not what we knew: others have been there.
             self.items.remove(&item);
             self.unsettle(now);
@@ -278,6 +281,12 @@ impl JobMachine {
 
     /// Rule: takes the marks of ended items away: together, but none waits long for a slow one of its run.
     pub(super) fn release(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        if !self.abandoned.is_empty() {
+            let items: Vec<u32> = self.abandoned.iter().copied().take(limits::ITEMS_PER_COMMIT).collect();
+            let nodes = |item: &u32| [self.path.item_failover(*item), self.path.item_failovering(*item)];
+            let ops: Vec<Op> = items.iter().flat_map(nodes).map(Op::delete).collect();
+            return self.commit(Step::Release { items, ops: ops.clone() }, ops, out);
+        }
         if self.busy.is_empty() {
             return false;
         }
@@ -316,17 +325,24 @@ impl JobMachine {
                 self.commit(Step::Release { items, ops: ops.clone() }, ops, out);
             }
             StepResult::Committed { .. } | StepResult::Refused(_) => {
-                items.iter().for_each(|item| drop(self.busy.remove(item)));
-            }
-            // Done or not: if not, the marks are found as orphans of ours, by their session and their transaction.
-            StepResult::Unknown => {
                 for item in items {
-                    if let Some(busy) = self.busy.get_mut(&item) {
-                        busy.session = 0;
+                    if !self.abandoned.remove(&item) {
+                        self.busy.remove(&item);
                     }
                 }
             }
+            StepResult::Unknown => self.release_unknown(&items),
             StepResult::Failed | StepResult::Answers(_) => self.pause(now),
+        }
+    }
+
+    /// Done or not: it is not tried again, since the mark may be another one's by now. One that is still ours is found by
+    /// its session or its transaction.
+    pub(super) fn release_unknown(&mut self, items: &[u32]) {
+        for item in items {
+            if let Some(busy) = self.busy.get_mut(item) {
+                busy.session = 0;
+            }
         }
     }
 
@@ -339,7 +355,8 @@ impl JobMachine {
                 && b.session != session
                 && self.items.contains_key(item)
         };
-        let items: Vec<u32> = self.busy.iter().filter(|(i, b)| unmarked(i, b)).map(|(item, _)| *item).collect();
+        let unmarked = self.busy.iter().filter(|(i, b)| unmarked(i, b)).map(|(item, _)| *item);
+        let items: Vec<u32> = unmarked.take(limits::ITEMS_PER_COMMIT).collect();
         if items.is_empty() || self.is_held() {
             return false;
         }
@@ -431,7 +448,8 @@ impl JobMachine {
                 && !item.misfire_node
                 && (self.busy.contains_key(number) || self.blocked.contains_key(number))
         };
-        let items: Vec<u32> = self.items.iter().filter(|(n, i)| unmarked(n, i)).map(|(n, _)| *n).collect();
+        let unmarked = self.items.iter().filter(|(n, i)| unmarked(n, i)).map(|(n, _)| *n);
+        let items: Vec<u32> = unmarked.take(limits::ITEMS_PER_COMMIT).collect();
         if items.is_empty() {
             return false;
         }

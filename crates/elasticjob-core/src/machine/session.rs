@@ -25,16 +25,21 @@ impl JobMachine {
 
     /// What was under way has an unknown end; its answer will be ignored.
     fn drop_step(&mut self, out: &mut Effects) {
-        if let Some((_, Step::Begin(plan))) = self.step.take() {
-            for item in plan.items {
-                self.set_phase(item, Phase::Unsettled);
-            }
+        match self.step.take() {
+            Some((_, Step::Begin(plan))) => plan.items.iter().for_each(|item| self.set_phase(*item, Phase::Unsettled)),
+            Some((_, Step::Release { items, .. })) => self.release_unknown(&items),
+            _ => {}
+        }
+        if let Some(latch) = &self.latch {
+            let path = self.latch_path(latch.purpose);
+            self.left_queues.insert(path);
         }
         self.release_latch(out);
     }
 
     pub(super) fn unsettle(&mut self, since: Timestamp) {
         self.follow.stale = true;
+        self.follow.reasons += 1;
         self.follow.unsettled_since.get_or_insert(since);
     }
 
@@ -54,6 +59,9 @@ impl JobMachine {
         self.pause_until = Timestamp(0);
         self.unsettle(now);
         self.follow.asked = false;
+        if renewed {
+            self.left_queues.clear(); // gone with the session
+        }
         if renewed && self.life == Life::Joined {
             self.life = Life::Joining;
         }
@@ -86,9 +94,8 @@ impl JobMachine {
         }
         self.refresh_config(now, out);
         self.orphans.extend(self.view.failover_items.iter().copied());
-        if self.life == Life::Joined && !self.view.is_live(self.id()) {
-            self.shut_down_by_operator(now, out);
-        }
+        // What was seen of others' marks may be out of date.
+        self.blocked.values_mut().for_each(|blocked| blocked.inspect = true);
         if self.view.triggers.contains(self.id()) {
             self.trigger(now, out);
         }
@@ -100,6 +107,7 @@ impl JobMachine {
         {
             self.gone.insert((*id).to_owned(), now);
             self.bereaved.insert((*id).to_owned());
+            self.blocked.values_mut().for_each(|blocked| blocked.inspect = true);
         }
     }
 

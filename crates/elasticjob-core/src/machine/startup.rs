@@ -34,6 +34,9 @@ impl JobMachine {
         };
         let wrote = (!ops.is_empty()).then(|| effective.to_yaml());
         if !self.setup.one_off && effective.cron.as_deref().unwrap_or_default().is_empty() {
+            if self.has_joined {
+                return false; // said already
+            }
             let reason = format!("`cron` of job `{}` is empty: a scheduled job needs one", self.path.job());
             self.left(StopReason::Refused(reason), out);
             return true;
@@ -63,6 +66,9 @@ impl JobMachine {
     fn config_ops(&self, ops: &mut Vec<Op>) -> Result<JobDocument, ()> {
         let class = self.setup.class.as_str();
         let Some(node) = &self.view.config else {
+            if self.has_joined {
+                return Err(()); // the job was removed: it is not brought back
+            }
             match &self.view.root {
                 None => ops.push(Op::create(self.path.root(), class)),
                 Some(root) if root.data.is_empty() => ops.push(Op::set(self.path.root(), class)),
@@ -72,7 +78,7 @@ impl JobMachine {
             return Ok(self.setup.document.clone());
         };
         let stored = JobDocument::parse(&node.data);
-        if !self.setup.document.overwrite {
+        if !self.setup.document.overwrite || self.has_joined {
             return stored.map_err(drop).and_then(|document| {
                 JobConfig::check(&document, &*self.surroundings.zones).map(|_| document).map_err(drop)
             });
@@ -101,7 +107,7 @@ impl JobMachine {
             ops.push(Op::create(self.path.servers(), ""));
         }
         let stored = self.view.config.as_ref().and_then(|n| JobDocument::parse(&n.data).ok());
-        let taken_back = stored.is_some_and(|s| s.disabled) && !effective.disabled;
+        let taken_back = stored.is_some_and(|s| s.disabled) && !effective.disabled && !self.has_joined;
         let wanted = if effective.disabled { "DISABLED" } else { "ENABLED" };
         match self.view.server(ip) {
             None => ops.push(Op::create(path, wanted)),
@@ -119,6 +125,10 @@ impl JobMachine {
                     self.view.config = Some(Node::new(&text, zxid, 0, now));
                     self.refresh_config(now, out);
                 }
+                let identity = &self.setup.identity;
+                let yaml = instance_yaml(&identity.id, &identity.server_ip);
+                let node = Node::new(&yaml, zxid, self.session_id(), now);
+                self.view.instances.insert(identity.id.clone(), node);
                 self.joined(now, out);
             }
             StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
@@ -128,6 +138,10 @@ impl JobMachine {
     }
 
     fn joined(&mut self, now: Timestamp, out: &mut Effects) {
+        self.has_joined = true;
+        if self.life != Life::Joining {
+            return; // asked to leave meanwhile
+        }
         self.life = Life::Joined;
         self.follow.ask_at = Some(now + limits::LEFT_OUT_WAIT);
         out.note(Note::Joined { instance: self.id().to_owned(), next: self.schedule.next_due });
@@ -172,6 +186,8 @@ impl JobMachine {
         let cut = |b: &Busy| b.mark == Mark::Ephemeral && b.session == session && b.phase != Phase::Unsettled;
         let cut_off = self.busy.iter().filter(|(_, b)| cut(b));
         ops.extend(cut_off.map(|(item, _)| Op::delete(self.path.item_running(*item))));
+        // Takeovers that were not begun: `failovering` stays, so that others find them.
+        ops.extend(self.taken.keys().map(|item| Op::delete(self.path.item_failover(*item))));
         if ops.is_empty() {
             self.left(self.leave_reason(), out);
             return true;
@@ -180,7 +196,8 @@ impl JobMachine {
     }
 
     fn leave_with(&mut self, ops: Vec<Op>, out: &mut Effects) -> bool {
-        self.commit(Step::Leave { ops: ops.clone() }, ops, out)
+        let part = ops.iter().take(limits::ITEMS_PER_COMMIT).cloned().collect();
+        self.commit(Step::Leave { ops }, part, out)
     }
 
     fn leave_reason(&self) -> StopReason {
@@ -192,6 +209,10 @@ impl JobMachine {
         match result {
             StepResult::Refused(refusal) if refusal.reason == Reason::Missing && ops.len() > 1 => {
                 ops.remove(refusal.op);
+                self.leave_with(ops, out);
+            }
+            StepResult::Committed { .. } if ops.len() > limits::ITEMS_PER_COMMIT => {
+                ops.drain(..limits::ITEMS_PER_COMMIT);
                 self.leave_with(ops, out);
             }
             StepResult::Unknown | StepResult::Failed => self.look_again(now, out),
@@ -216,9 +237,11 @@ impl JobMachine {
         {
             document.disabled = false;
             let data = document.to_yaml().into_bytes();
-            let op = Op::Set { path: self.path.config(), data, version: Some(node.version) };
+            let mut ops = vec![Op::Set { path: self.path.config(), data, version: Some(node.version) }];
+            // Somebody may be disabling them at this moment.
+            ops.extend(self.view.servers.iter().map(|(ip, node)| Op::check(self.path.server(ip), node.version)));
             out.note(Note::EnabledAgain);
-            return self.commit(Step::Tidy, vec![op], out);
+            return self.commit(Step::Tidy, ops, out);
         }
         let has_instance = |ip: &str| self.view.instances.keys().any(|id| id.split("@-@").next() == Some(ip));
         let dead: Vec<String> =

@@ -314,6 +314,9 @@ pub(super) struct Blocked {
 pub(super) struct Follow {
     /// The assignment must be read again.
     pub(super) stale: bool,
+    /// Counts the reasons to read it; and how many there were when the reading began. One that comes meanwhile counts.
+    pub(super) reasons: u64,
+    pub(super) read_for: u64,
     /// Since when the assignment is not settled.
     pub(super) unsettled_since: Option<Timestamp>,
     /// The owners as they were last read.
@@ -380,6 +383,9 @@ pub(super) struct Plan {
     pub(super) old: BTreeMap<u32, String>,
     pub(super) new: BTreeMap<u32, String>,
     pub(super) kept: BTreeSet<u32>,
+    /// The transactions that created the flags which this one deletes.
+    pub(super) necessary: Option<i64>,
+    pub(super) processing: Option<i64>,
     pub(super) parts: Vec<Vec<Op>>,
 }
 
@@ -412,6 +418,9 @@ pub(super) enum Step {
     ReadOwn { own: Vec<u32> },
     Flag,
     AskForItems,
+    ReadQueue { path: String },
+    ReadPlaces { path: String, names: Vec<String> },
+    LeavePlaces { path: String },
     Survey(Box<Survey>),
     Reshard(Box<Plan>),
     Begin(Box<Begun>),

@@ -144,12 +144,19 @@ async fn connect_for_ever(shared: &Shared) {
     loop {
         match connect(shared, session.clone()).await {
             Ok(connection) => {
-                failures = 0;
+                let up = clock::instant();
                 let renewed = session.as_ref().map(SessionInfo::id) != Some(connection.client.session().id());
                 session = Some(connection.client.session().clone());
                 let reason = serve(shared, connection, renewed).await;
                 if matches!(reason, SessionState::Expired | SessionState::AuthFailed) {
                     session = None;
+                }
+                if up.elapsed() > Duration::from_secs(1) {
+                    failures = 0;
+                } else {
+                    // Broken at once, perhaps by what is sent again and again: not at full speed.
+                    failures += 1;
+                    clock::sleep(back_off(&shared.settings, failures)).await;
                 }
             }
             Err(ZkError::SessionExpired | ZkError::SessionMoved) if session.is_some() => {

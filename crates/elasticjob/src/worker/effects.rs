@@ -148,6 +148,7 @@ impl Task {
         let registry = Arc::clone(&self.registry);
         let Some(slot) = self.slot(job) else { return };
         let (path, epoch) = (slot.machine.path().clone(), slot.epoch);
+        slot.reloads += 1;
         tokio::spawn(async move {
             let view = mirror::view(&*registry, &path).await.ok().map(Box::new);
             let _ = worker.send(Message::Reloaded { job, epoch, view });

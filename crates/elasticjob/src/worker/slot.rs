@@ -22,6 +22,9 @@ pub(super) struct Slot {
     pub(super) latches: HashMap<StepId, oneshot::Sender<()>>,
     pub(super) epoch: u64,
     pub(super) connected: bool,
+    /// Pictures that are being read, and the nodes that changed meanwhile.
+    pub(super) reloads: u32,
+    pub(super) touched: BTreeSet<String>,
     reads: HashMap<String, u64>,
     last_ticket: u64,
     state: watch::Sender<JobState>,
@@ -39,6 +42,8 @@ impl Slot {
             latches: HashMap::new(),
             epoch: 0,
             connected: false,
+            reloads: 0,
+            touched: BTreeSet::new(),
             reads: HashMap::new(),
             last_ticket: 0,
             state,
@@ -50,6 +55,8 @@ impl Slot {
         self.watches = Watches::default();
         self.latches.clear();
         self.reads.clear();
+        self.touched.clear();
+        self.reloads = 0;
         self.sink = None;
         self.epoch = 0;
         std::mem::take(&mut self.connected)
@@ -59,13 +66,7 @@ impl Slot {
     pub(super) fn is_flag(&self, path: &str) -> bool {
         matches!(
             self.machine.path().place(path),
-            Some(
-                Place::Necessary
-                    | Place::Processing
-                    | Place::Trigger(_)
-                    | Place::FailoverItem(_)
-                    | Place::ItemDisabled(_)
-            )
+            Some(Place::Trigger(_) | Place::FailoverItem(_) | Place::ItemDisabled(_))
         )
     }
 

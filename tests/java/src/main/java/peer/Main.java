@@ -10,6 +10,7 @@ public final class Main {
             case "agent" -> Agent.run(args[1]);
             case "operate" -> Operate.run(args);
             case "quartz" -> Quartz.run(args[1], args[2]);
+            case "zones" -> Zones.run(args[1]);
             default -> throw new IllegalArgumentException(args[0]);
         }
     }

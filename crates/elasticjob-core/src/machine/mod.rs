@@ -73,6 +73,8 @@ pub struct JobMachine {
     abandoned: BTreeSet<u32>,
     /// Whether this machine was registered before: what a start writes is written once.
     has_joined: bool,
+    /// Whether an operator took it out.
+    is_shut_down: bool,
     /// Nodes `failover` of our items whose taker is not there, and since when.
     takers_odd_since: BTreeMap<u32, Timestamp>,
     leader_odd_since: Option<Timestamp>,
@@ -140,6 +142,7 @@ impl JobMachine {
             orphans: BTreeSet::new(),
             abandoned: BTreeSet::new(),
             has_joined: false,
+            is_shut_down: false,
             takers_odd_since: BTreeMap::new(),
             leader_odd_since: None,
             servers_dead_since: BTreeMap::new(),

@@ -179,7 +179,7 @@ impl JobMachine {
     fn shut_down_by_operator(&mut self, now: Timestamp, out: &mut Effects) {
         out.note(Note::ShutDownByOperator);
         self.life = Life::Leaving { deadline: now + Duration::from_secs(30) };
-        self.setup.one_off = true; // no further firing
+        self.is_shut_down = true;
         self.schedule.next_due = None;
         self.gone.remove(&self.setup.identity.id);
     }
@@ -326,7 +326,7 @@ impl JobMachine {
         if let Life::Leaving { deadline } = self.life
             && (now >= deadline || !self.busy.values().any(|b| b.phase == Phase::Running))
         {
-            self.left(StopReason::Asked, out);
+            self.left(self.leave_reason(), out);
         }
     }
 

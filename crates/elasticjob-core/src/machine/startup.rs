@@ -200,9 +200,8 @@ impl JobMachine {
         self.commit(Step::Leave { ops }, part, out)
     }
 
-    fn leave_reason(&self) -> StopReason {
-        let shut_down = self.session.is_some() && !self.view.is_live(self.id());
-        if shut_down { StopReason::ShutDown } else { StopReason::Asked }
+    pub(super) fn leave_reason(&self) -> StopReason {
+        if self.is_shut_down { StopReason::ShutDown } else { StopReason::Asked }
     }
 
     pub(super) fn leave_done(&mut self, now: Timestamp, mut ops: Vec<Op>, result: StepResult, out: &mut Effects) {

@@ -1,0 +1,150 @@
+//! Jobs through the library, on a registry in memory: failures, panics, pools, plug-ins, sessions that end.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use elasticjob::registry::Connection;
+use elasticjob::registry::memory::Memory;
+use elasticjob::{
+    Context, Error, ErrorHandler, JobError, NetworkPreference, OneOffJob, Plugins, ScheduleJob, StopReason,
+};
+use tokio::sync::mpsc;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn connect(plugins: Plugins) -> (Arc<elasticjob::registry::memory::MemoryConnection>, Connection) {
+    let registry = Arc::new(Memory::new().connect());
+    let connection = Connection::new(registry.clone(), plugins, &NetworkPreference::default()).expect("an address");
+    (registry, connection)
+}
+
+async fn next<T>(receiver: &mut mpsc::UnboundedReceiver<T>) -> T {
+    tokio::time::timeout(PATIENCE, receiver.recv()).await.expect("in time").expect("open")
+}
+
+/// Hands failures to the test.
+struct Collect(mpsc::UnboundedSender<(u32, String)>);
+
+impl ErrorHandler for Collect {
+    fn name(&self) -> &str {
+        "COLLECT"
+    }
+
+    fn handle<'a>(
+        &'a self,
+        context: &'a Context,
+        error: JobError,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        let _ = self.0.send((context.item(), error.to_string()));
+        Box::pin(async {})
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_the_failure_of_its_item_alone() {
+    let (failed, mut failures) = mpsc::unbounded_channel();
+    let (_, connection) = connect(Plugins::default().error_handler_type(Collect(failed)));
+    let (ran, mut runs) = mpsc::unbounded_channel();
+    let job = ScheduleJob::new("panics", 3).cron("* * * * * ?").error_handler("collect").simple(move |context| {
+        let ran = ran.clone();
+        async move {
+            match context.item() {
+                0 => panic!("item 0 is broken"),
+                1 => Err("item 1 fails".into()),
+                item => Ok(ran.send(item)?),
+            }
+        }
+    });
+    let handle = job.start(&connection).await.expect("starts");
+    let mut told: BTreeMap<u32, String> = BTreeMap::new();
+    for _ in 0..4 {
+        let (item, text) = next(&mut failures).await;
+        told.insert(item, text);
+    }
+    assert_eq!(told[&0], "the job panicked: item 0 is broken");
+    assert_eq!(told[&1], "item 1 fails");
+    for _ in 0..2 {
+        assert_eq!(next(&mut runs).await, 2, "the others run on");
+    }
+    assert_eq!(handle.stop().await, StopReason::Asked);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_pool_bounds_the_items_that_run_at_one_time() {
+    for (pool, most) in [("SINGLE_THREAD", 1), ("CPU", 2 * std::thread::available_parallelism().expect("known").get())]
+    {
+        let (_, connection) = connect(Plugins::default());
+        let (now, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (done, mut ended) = mpsc::unbounded_channel();
+        let shared = (Arc::clone(&now), Arc::clone(&peak));
+        let items = u32::try_from(most * 3).expect("small");
+        let job = OneOffJob::new("pool", items).thread_pool(pool).simple(move |_| {
+            let ((now, peak), done) = (shared.clone(), done.clone());
+            async move {
+                peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                for _ in 0..50 {
+                    tokio::task::yield_now().await;
+                }
+                now.fetch_sub(1, Ordering::SeqCst);
+                Ok(done.send(())?)
+            }
+        });
+        let handle = job.start(&connection).await.expect("starts");
+        handle.execute().await.expect("triggers");
+        for _ in 0..items {
+            next(&mut ended).await;
+        }
+        let peak = peak.load(Ordering::SeqCst);
+        assert!(peak <= most && peak >= 1, "{pool}: {peak} items at one time");
+        handle.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn after_the_end_of_a_session_every_job_runs_again() {
+    const JOBS: usize = 100;
+    let (registry, connection) = connect(Plugins::default());
+    let runs: Arc<Mutex<BTreeMap<usize, usize>>> = Arc::default();
+    let mut handles = Vec::new();
+    for number in 0..JOBS {
+        let runs = Arc::clone(&runs);
+        let job = ScheduleJob::new(&format!("job-{number}"), 1).cron("* * * * * ?").simple(move |_| {
+            *runs.lock().expect("a lock").entry(number).or_default() += 1;
+            async { Ok(()) }
+        });
+        handles.push(job.start(&connection).await.expect("starts"));
+    }
+    for _ in 0..3 {
+        registry.expire();
+        runs.lock().expect("a lock").clear();
+        let all = async {
+            let mut tick = tokio::time::interval(Duration::from_millis(50));
+            while runs.lock().expect("a lock").len() < JOBS {
+                tick.tick().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, all).await.expect("all jobs run again");
+    }
+}
+
+#[tokio::test]
+async fn wrong_starts_are_refused_with_their_reason() {
+    let (_, connection) = connect(Plugins::default());
+    let start = |job: ScheduleJob| {
+        let connection = connection.clone();
+        async move { job.simple(|_| async { Ok(()) }).start(&connection).await.map(drop) }
+    };
+    let wrong = |error: Result<(), Error>| error.expect_err("refused").to_string();
+    let cron = "0 0 3 * * ?";
+    assert!(wrong(start(ScheduleJob::new("a", 1)).await).contains("`cron`: `` is wrong: a scheduled job needs one"));
+    let error = wrong(start(ScheduleJob::new("a", 1).cron(cron).sharding_strategy("EVEN")).await);
+    assert!(error.contains("`jobShardingStrategyType`: `EVEN` is wrong: expected one of AVG_ALLOCATION"), "{error}");
+    let error = wrong(start(ScheduleJob::new("a", 0).cron(cron)).await);
+    assert!(error.contains("`shardingTotalCount`: `0` is wrong"), "{error}");
+    assert_eq!(start(ScheduleJob::new("a", 1).cron(cron)).await, Ok(()));
+    assert_eq!(wrong(start(ScheduleJob::new("a", 1).cron(cron)).await), "job `a` runs in this process already");
+    let error = OneOffJob::new("b", 1).of_type("DANCE").start(&connection).await.map(drop);
+    assert!(wrong(error).contains("`elasticJobType`: `DANCE` is wrong: expected one of SCRIPT"));
+}

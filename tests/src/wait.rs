@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Waits until `probe` gives something.
+/// Waits until `probe` gives something. What is asked stands in files, logs and the memory of other processes, which tell
+/// nobody when they change: so it is asked again every 20 ms, and the pause between two questions is the only sleep here
+/// beside [`pause`].
 ///
 /// # Panics
 ///
@@ -19,7 +21,9 @@ pub fn eventually<T>(what: &str, patience: Duration, mut probe: impl FnMut() -> 
     }
 }
 
-/// Lets a cluster run for a while, where the passing of time itself is what is tested.
+/// Lets a cluster run for a while, where the passing of time itself is what is tested: that nothing runs in a quiet time,
+/// that every second has its run, that a process stands still or a link is cut for so long. There is no condition to wait
+/// for in these.
 #[expect(clippy::disallowed_methods, reason = "the one place")]
 pub fn pause(length: Duration) {
     std::thread::sleep(length);

@@ -184,24 +184,35 @@ impl State {
     }
 }
 
-/// One connection to a [`Store`].
+/// Something that ends with a connection.
+pub(crate) trait Company: Send + Sync + std::fmt::Debug {}
+
+/// One connection to a tree in this process. Its session ends when it is closed or dropped.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub struct Connection {
     store: Arc<Store>,
+    /// What lives as long as the connection: the socket of an embedded registry.
+    _company: Option<Box<dyn Company>>,
     session: Mutex<u64>,
     link: watch::Sender<Link>,
     epoch: Mutex<u64>,
 }
 
 impl Connection {
-    pub(crate) fn new(store: Arc<Store>) -> Connection {
+    pub(crate) fn new(store: Arc<Store>, company: Option<Box<dyn Company>>) -> Connection {
         let session = store.open_session();
         let link = Link::Up { session, timeout: SESSION_TIMEOUT, epoch: 1 };
-        Connection { store, session: Mutex::new(session), link: watch::Sender::new(link), epoch: Mutex::new(1) }
+        Connection {
+            store,
+            _company: company,
+            session: Mutex::new(session),
+            link: watch::Sender::new(link),
+            epoch: Mutex::new(1),
+        }
     }
 
-    /// Ends the session and begins another, as after a long cut: for tests.
-    pub(crate) fn expire(&self) {
+    /// Ends the session as a long cut of the link would, and begins another one: for tests.
+    pub fn expire(&self) {
         self.link.send_replace(Link::Down("the session was ended by a test".into()));
         self.store.close_session(*self.session.lock());
         let session = self.store.open_session();

@@ -3,14 +3,9 @@
 use std::sync::Arc;
 
 use elasticjob_core::tree::Tree;
-use futures_util::future::BoxFuture;
-use tokio::sync::watch;
 
-use elasticjob_core::tree::Op;
-use elasticjob_core::view::{Answer, Query};
-
-use crate::local::{Connection, Store};
-use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch};
+pub use crate::local::Connection;
+use crate::local::Store;
 
 /// A registry in memory. Connections to it share one tree, as several processes share a ZooKeeper.
 ///
@@ -38,53 +33,7 @@ impl Memory {
     }
 
     /// A connection with a session of its own.
-    pub fn connect(&self) -> MemoryConnection {
-        MemoryConnection(Connection::new(Arc::clone(&self.0)))
-    }
-}
-
-/// A connection to a [`Memory`]. Its session ends when it is closed or dropped.
-#[derive(Debug)]
-pub struct MemoryConnection(Connection);
-
-impl MemoryConnection {
-    /// Ends the session as a long cut of the link would, and begins another one.
-    pub fn expire(&self) {
-        self.0.expire();
-    }
-}
-
-impl Registry for MemoryConnection {
-    fn read(&self, queries: Vec<Query>) -> BoxFuture<'_, Result<Vec<Answer>, Error>> {
-        self.0.read(queries)
-    }
-
-    fn commit(&self, session: u64, ops: Vec<Op>) -> BoxFuture<'_, Outcome> {
-        self.0.commit(session, ops)
-    }
-
-    fn create_sequential(
-        &self,
-        session: u64,
-        parents: Vec<String>,
-        prefix: String,
-    ) -> BoxFuture<'_, Result<String, Error>> {
-        self.0.create_sequential(session, parents, prefix)
-    }
-
-    fn watch(&self, target: Target, sink: Sink) -> BoxFuture<'_, Result<Watch, Error>> {
-        self.0.watch(target, sink)
-    }
-
-    fn link(&self) -> watch::Receiver<Link> {
-        self.0.link()
-    }
-
-    fn close(&self) -> BoxFuture<'_, ()> {
-        self.0.close()
-    }
-
-    fn describe(&self) -> String {
-        self.0.describe()
+    pub fn connect(&self) -> Connection {
+        Connection::new(Arc::clone(&self.0), None)
     }
 }

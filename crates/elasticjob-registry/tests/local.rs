@@ -87,7 +87,7 @@ async fn what_was_committed_is_there_after_a_restart_but_for_ephemeral_nodes() {
 }
 
 /// The file is free a moment after its holder was dropped: its writing thread closes it.
-async fn open_again(path: &std::path::Path) -> embedded::Embedded {
+async fn open_again(path: &std::path::Path) -> embedded::Connection {
     for _ in 0..1_000 {
         match embedded::open(path) {
             Err(Error::InUse { .. }) => tokio::task::yield_now().await,

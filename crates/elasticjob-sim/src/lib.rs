@@ -5,7 +5,9 @@
 //! and the `fuzz` command build on this.
 
 mod chance;
+mod scenario;
 mod world;
 
 pub use chance::Chance;
-pub use world::{Entry, Fault, Journal, Options, World};
+pub use scenario::{Entry, Fault, Journal, Options};
+pub use world::World;

@@ -78,6 +78,30 @@ macro_rules! builder {
             self.0.class = Some(name.to_owned());
             self
         }
+
+        /// Gives it an async closure as its code.
+        pub fn simple<F, R>(self, code: F) -> Job
+        where
+            F: Fn(Context) -> R + Send + Sync + 'static,
+            R: Future<Output = JobResult> + Send + 'static,
+        {
+            Job { description: self.0, code: Code::Executor(Arc::new(Closure(code))) }
+        }
+
+        /// Gives it a job of an async trait.
+        pub fn job(self, job: impl SimpleJob) -> Job {
+            Job { description: self.0, code: Code::Executor(Arc::new(Simple(Arc::new(job)))) }
+        }
+
+        /// Gives it a job that may block.
+        pub fn blocking(self, job: impl BlockingJob) -> Job {
+            Job { description: self.0, code: Code::Executor(Arc::new(Blocking(Arc::new(job)))) }
+        }
+
+        /// Makes it a job of a type that the connection knows by name, as `SCRIPT`.
+        pub fn of_type(self, name: &str) -> Job {
+            Job { description: self.0, code: Code::Type(name.to_owned()) }
+        }
     };
 }
 
@@ -125,30 +149,6 @@ impl ScheduleJob {
         time_zone(name: &str) => |d, name| d.time_zone = Some(name.to_owned());
     }
     builder!();
-
-    /// Gives it an async closure as its code.
-    pub fn simple<F, R>(self, code: F) -> Job
-    where
-        F: Fn(Context) -> R + Send + Sync + 'static,
-        R: Future<Output = JobResult> + Send + 'static,
-    {
-        Job { description: self.0, code: Code::Executor(Arc::new(Closure(code))) }
-    }
-
-    /// Gives it a job of an async trait.
-    pub fn job(self, job: impl SimpleJob) -> Job {
-        Job { description: self.0, code: Code::Executor(Arc::new(Simple(Arc::new(job)))) }
-    }
-
-    /// Gives it a job that may block.
-    pub fn blocking(self, job: impl BlockingJob) -> Job {
-        Job { description: self.0, code: Code::Executor(Arc::new(Blocking(Arc::new(job)))) }
-    }
-
-    /// Makes it a job of a type that the connection knows by name, as `SCRIPT`.
-    pub fn of_type(self, name: &str) -> Job {
-        Job { description: self.0, code: Code::Type(name.to_owned()) }
-    }
 }
 
 /// A job that runs when it is triggered, while it is described.
@@ -177,30 +177,6 @@ impl OneOffJob {
     }
 
     builder!();
-
-    /// Gives it an async closure as its code.
-    pub fn simple<F, R>(self, code: F) -> Job
-    where
-        F: Fn(Context) -> R + Send + Sync + 'static,
-        R: Future<Output = JobResult> + Send + 'static,
-    {
-        Job { description: self.0, code: Code::Executor(Arc::new(Closure(code))) }
-    }
-
-    /// Gives it a job of an async trait.
-    pub fn job(self, job: impl SimpleJob) -> Job {
-        Job { description: self.0, code: Code::Executor(Arc::new(Simple(Arc::new(job)))) }
-    }
-
-    /// Gives it a job that may block.
-    pub fn blocking(self, job: impl BlockingJob) -> Job {
-        Job { description: self.0, code: Code::Executor(Arc::new(Blocking(Arc::new(job)))) }
-    }
-
-    /// Makes it a job of a type that the connection knows by name, as `SCRIPT`.
-    pub fn of_type(self, name: &str) -> Job {
-        Job { description: self.0, code: Code::Type(name.to_owned()) }
-    }
 }
 
 #[derive(Clone)]

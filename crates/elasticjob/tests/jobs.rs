@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn connect(plugins: Plugins) -> (Arc<elasticjob::registry::memory::MemoryConnection>, Connection) {
+fn connect(plugins: Plugins) -> (Arc<elasticjob::registry::memory::Connection>, Connection) {
     let registry = Arc::new(Memory::new().connect());
     let connection = Connection::new(registry.clone(), plugins, &NetworkPreference::default()).expect("an address");
     (registry, connection)

@@ -34,7 +34,7 @@ fn job_file(
     namespace: tests
     sessionTimeoutMilliseconds: {SESSION_MILLIS}
   jobs:
-    work:
+    shared-job:
       elasticJobType: SCRIPT
       shardingTotalCount: {items}
 {more}      props:

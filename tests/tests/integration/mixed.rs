@@ -203,18 +203,18 @@ fn java_s_operations_move_a_rust_instance() {
     has_log(&rust, "has items [0, 1]");
 
     let from = wall_clock_millis();
-    cluster.operate(&["trigger", "work"]);
+    cluster.operate(&["trigger", "shared-job"]);
     eventually("the triggered run", Duration::from_secs(10), || (runs_after(&cluster, from) == 2).then_some(()));
     assert!(cluster.journal.runs().iter().all(|r| r.source == "trigger"));
 
-    cluster.operate(&["cron", "work", "* * * * * ?"]);
+    cluster.operate(&["cron", "shared-job", "* * * * * ?"]);
     has_log(&rust, "rescheduled to `* * * * * ?`");
     let from = wall_clock_millis();
     eventually("runs each second", Duration::from_secs(10), || (runs_after(&cluster, from) >= 6).then_some(()));
 
-    cluster.operate(&["items", "work", "3"]);
+    cluster.operate(&["items", "shared-job", "3"]);
     has_log(&rust, "has items [0, 1, 2]");
-    cluster.operate(&["items", "work", "1"]);
+    cluster.operate(&["items", "shared-job", "1"]);
     eventually("one item", Duration::from_secs(10), || {
         rust.log()
             .contains("has items [0]\u{0}")
@@ -222,18 +222,18 @@ fn java_s_operations_move_a_rust_instance() {
             .or_else(|| rust.log().lines().any(|l| l.contains("has items [0] ")).then_some(()))
     });
 
-    cluster.operate(&["disable", "work"]);
+    cluster.operate(&["disable", "shared-job"]);
     has_log(&rust, "gave up the leadership");
     pause(Duration::from_millis(1_500));
     let from = wall_clock_millis();
     pause(Duration::from_millis(2_500));
     assert_eq!(runs_after(&cluster, from), 0, "a disabled job rests");
 
-    cluster.operate(&["enable", "work"]);
+    cluster.operate(&["enable", "shared-job"]);
     let from = wall_clock_millis();
     eventually("it runs again", Duration::from_secs(10), || (runs_after(&cluster, from) >= 2).then_some(()));
 
-    cluster.operate(&["shutdown", "work"]);
+    cluster.operate(&["shutdown", "shared-job"]);
     has_log(&rust, "was shut down");
     pause(Duration::from_millis(1_500));
     let from = wall_clock_millis();

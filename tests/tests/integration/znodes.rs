@@ -16,7 +16,7 @@ type Nodes = BTreeMap<String, (String, bool)>;
 /// Every node below the job, with the instance's own texts replaced.
 async fn nodes(registry: &dyn Registry) -> Nodes {
     let mut found = Nodes::new();
-    let mut paths = vec!["/work".to_owned()];
+    let mut paths = vec!["/shared-job".to_owned()];
     while let Some(path) = paths.pop() {
         let answers =
             registry.read(vec![Query::Node(path.clone()), Query::Children(path.clone())]).await.expect("reads");
@@ -24,7 +24,7 @@ async fn nodes(registry: &dyn Registry) -> Nodes {
         found.insert(path.clone(), (node.text(), node.owner != 0));
         paths.extend(answers[1].children().iter().map(|name| format!("{path}/{name}")));
     }
-    let id = found.keys().find_map(|p| p.strip_prefix("/work/instances/")).unwrap_or("none").to_owned();
+    let id = found.keys().find_map(|p| p.strip_prefix("/shared-job/instances/")).unwrap_or("none").to_owned();
     let ip = id.split("@-@").next().unwrap_or_default().to_owned();
     let clean = |text: &str| text.replace(&id, "<id>").replace(&ip, "<ip>");
     found.into_iter().map(|(path, (text, ephemeral))| (clean(&path), (clean(&text), ephemeral))).collect()
@@ -41,7 +41,7 @@ fn without_ours(nodes: Nodes) -> Nodes {
             !claim
         })
         .map(|(path, (text, ephemeral))| {
-            let item = path.strip_prefix("/work/sharding/").is_some_and(|p| p.parse::<u32>().is_ok());
+            let item = path.strip_prefix("/shared-job/sharding/").is_some_and(|p| p.parse::<u32>().is_ok());
             if item && text.starts_with("due=") && text.contains(" by=<id> session=") {
                 ledgers += 1;
                 return (path, (String::new(), ephemeral));

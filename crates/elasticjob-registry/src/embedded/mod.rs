@@ -12,37 +12,26 @@ mod wire;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use elasticjob_core::tree::Op;
-use elasticjob_core::view::{Answer, Query};
-use futures_util::future::BoxFuture;
-use tokio::sync::watch;
-
-use crate::local::{Connection, Store};
-use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch};
-
-/// The connection of the process that holds the file.
-#[derive(Debug)]
-pub struct Embedded {
-    connection: Connection,
-    _server: Option<socket::Server>,
-}
+pub use crate::local::Connection;
+use crate::local::{Company, Store};
+use crate::{Error, Registry};
 
 /// Opens the file, or makes it, and serves it to visitors. Must be called within a tokio runtime.
 ///
 /// # Errors
 ///
 /// [`Error::InUse`] when another process holds it; [`Error::File`] when it cannot be read or is no such file.
-pub fn open(path: &Path) -> Result<Embedded, Error> {
+pub fn open(path: &Path) -> Result<Connection, Error> {
     let (tree, keeper) = file::open(path)?;
     let store = Store::new(tree, Some(Box::new(keeper)), format!("the embedded registry {}", path.display()));
     let server = match socket::serve(Arc::clone(&store), &socket_path(path)) {
-        Ok(server) => Some(server),
+        Ok(server) => Some(Box::new(server) as Box<dyn Company>),
         Err(error) => {
             tracing::warn!("commands cannot reach {}: {error}", path.display());
             None
         }
     };
-    Ok(Embedded { connection: Connection::new(store), _server: server })
+    Ok(Connection::new(store, server))
 }
 
 /// Reaches the registry of that file: through the socket where a process holds it, else by opening it.
@@ -66,39 +55,4 @@ pub fn socket_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".sock");
     PathBuf::from(name)
-}
-
-impl Registry for Embedded {
-    fn read(&self, queries: Vec<Query>) -> BoxFuture<'_, Result<Vec<Answer>, Error>> {
-        self.connection.read(queries)
-    }
-
-    fn commit(&self, session: u64, ops: Vec<Op>) -> BoxFuture<'_, Outcome> {
-        self.connection.commit(session, ops)
-    }
-
-    fn create_sequential(
-        &self,
-        session: u64,
-        parents: Vec<String>,
-        prefix: String,
-    ) -> BoxFuture<'_, Result<String, Error>> {
-        self.connection.create_sequential(session, parents, prefix)
-    }
-
-    fn watch(&self, target: Target, sink: Sink) -> BoxFuture<'_, Result<Watch, Error>> {
-        self.connection.watch(target, sink)
-    }
-
-    fn link(&self) -> watch::Receiver<Link> {
-        self.connection.link()
-    }
-
-    fn close(&self) -> BoxFuture<'_, ()> {
-        self.connection.close()
-    }
-
-    fn describe(&self) -> String {
-        self.connection.describe()
-    }
 }

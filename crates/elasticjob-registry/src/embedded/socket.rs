@@ -10,7 +10,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
 use super::wire::{self, Ask, Reply, Request};
-use crate::local::Store;
+use crate::local::{Company, Store};
 use crate::{Sink, Watch};
 
 /// Replies and events that wait for a slow visitor; one that lets more pile up is cut off.
@@ -22,6 +22,8 @@ pub(super) struct Server {
     task: tokio::task::JoinHandle<()>,
     path: PathBuf,
 }
+
+impl Company for Server {}
 
 impl Drop for Server {
     fn drop(&mut self) {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::path::{JobPath, Place};
 use crate::shard::descending;
 use crate::tree::Node;
-use crate::wire::{InstanceNode, parse_instance};
+use crate::wire::parse_instance;
 
 /// A question to the registry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +70,8 @@ pub struct JobView {
     pub has_instances: bool,
     /// `instances/<id>`.
     pub instances: BTreeMap<String, Node>,
+    /// The server of each instance whose node can be read: kept, since a leader asks for it at each input.
+    server_ips: BTreeMap<String, String>,
     /// `leader/election/instance`.
     pub leader: Option<Node>,
     /// `leader/sharding/necessary`.
@@ -136,7 +138,13 @@ impl JobView {
             Some(Place::Root) => replace(&mut self.root, node),
             Some(Place::Config) => replace(&mut self.config, node),
             Some(Place::Server(ip)) => replace_in(&mut self.servers, ip, node),
-            Some(Place::Instance(id)) => replace_in(&mut self.instances, id, node),
+            Some(Place::Instance(id)) => {
+                replace_in(&mut self.instances, id, node);
+                match self.instances.get(id).and_then(|n| parse_instance(&n.data)) {
+                    Some(instance) => self.server_ips.insert(id.to_owned(), instance.server_ip),
+                    None => self.server_ips.remove(id),
+                };
+            }
             Some(Place::Leader) => replace(&mut self.leader, node),
             Some(Place::Necessary) => replace(&mut self.necessary, node),
             Some(Place::Processing) => replace(&mut self.processing, node),
@@ -173,10 +181,8 @@ impl JobView {
     /// The instances that may get items: their node is readable and their server is enabled. In descending order of their
     /// ids, as strategies take them.
     pub fn available(&self) -> Vec<String> {
-        let enabled = |node: &InstanceNode| self.server(&node.server_ip) == Some(ServerState::Enabled);
-        let readable =
-            |(id, node): (&String, &Node)| parse_instance(&node.data).is_some_and(|n| enabled(&n)).then(|| id.clone());
-        descending(self.instances.iter().filter_map(readable).collect())
+        let enabled = |ip: &String| self.server(ip) == Some(ServerState::Enabled);
+        descending(self.server_ips.iter().filter(|(_, ip)| enabled(ip)).map(|(id, _)| id.clone()).collect())
     }
 
     /// Whether an instance of that id is registered.

@@ -128,7 +128,8 @@ impl JobMachine {
                 let identity = &self.setup.identity;
                 let yaml = instance_yaml(&identity.id, &identity.server_ip);
                 let node = Node::new(&yaml, zxid, self.session_id(), now);
-                self.view.instances.insert(identity.id.clone(), node);
+                let (path, at) = (self.path.clone(), self.path.instance(&identity.id));
+                self.view.apply(&path, &at, Some(node));
                 self.joined(now, out);
             }
             StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {

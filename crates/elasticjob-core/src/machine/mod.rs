@@ -18,6 +18,7 @@ mod follow;
 mod lead;
 mod note;
 mod run;
+mod schedule;
 mod session;
 mod startup;
 mod trigger;

@@ -24,6 +24,7 @@ pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Fai
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(async {
         let connection = connect(&file, registry).await?;
+        connection.trace(file.tracing.clone())?;
         let agent = Agent {
             path,
             connection,
@@ -211,6 +212,9 @@ impl Agent<'_> {
             }
             Err(Failure::Failed(error)) => return tracing::error!("{error:#}"),
         };
+        if let Err(error) = self.connection.trace(file.tracing) {
+            return tracing::error!("{error}");
+        }
         let same = |old: &FileJob, new: &FileJob| old.document == new.document && old.job_type == new.job_type;
         let mut jobs = file.jobs;
         let running = std::mem::take(&mut self.running);

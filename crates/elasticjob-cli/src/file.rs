@@ -6,8 +6,9 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use elasticjob::JobDocument;
 use elasticjob::registry::zookeeper::Settings;
+use elasticjob::trace::{DataSource, Retention, rdb};
+use elasticjob::{JobDocument, TraceSettings};
 use elasticjob_core::wire::yaml::{self, Entry, Position, Typed, Yaml};
 
 /// What a file says.
@@ -17,6 +18,7 @@ pub(crate) struct AgentFile {
     pub(crate) registry_at: Position,
     pub(crate) jobs: Vec<FileJob>,
     pub(crate) shutdown_timeout: Duration,
+    pub(crate) tracing: Option<TraceSettings>,
     pub(crate) warnings: Vec<Fault>,
 }
 
@@ -79,7 +81,8 @@ const JOB: &[&str] = &[
     "label",
     "staticSharding",
 ];
-const TRACING: &[&str] = &["type", "dataSource", "includeJobNames", "excludeJobNames"];
+const TRACING: &[&str] =
+    &["type", "dataSource", "includeJobNames", "excludeJobNames", "retentionDays", "retentionRows"];
 const DUMP: &[&str] = &["enabled", "port"];
 
 /// Reads a file.
@@ -248,7 +251,7 @@ impl Reader {
                     let seconds = self.number(entry, 0, 86_400);
                     file.shutdown_timeout = Duration::from_secs(seconds.unsigned_abs());
                 }
-                Some("tracing") => self.tracing(entry),
+                Some("tracing") => self.tracing(entry, file),
                 Some("dump") => self.dump(entry),
                 Some(other) => self.warn(entry.at, format!("key `{other}` has no meaning here and is ignored")),
                 None => {}
@@ -286,17 +289,59 @@ impl Reader {
         file.registry = Some(settings);
     }
 
-    fn tracing(&mut self, entry: &Entry) {
-        let mut lists = 0;
+    fn tracing(&mut self, entry: &Entry, file: &mut AgentFile) {
+        let mut settings = TraceSettings::rdb("");
+        let (mut source_at, mut days, mut rows) = (None, None, None);
         for setting in self.map(entry).to_vec() {
-            if let Some("includeJobNames" | "excludeJobNames") = self.key(&setting, TRACING, "`tracing`") {
-                lists += usize::from(!self.list(&setting).is_empty());
+            match self.key(&setting, TRACING, "`tracing`") {
+                Some("type") => settings.kind = self.text(&setting),
+                Some("dataSource") => {
+                    source_at = Some(setting.at);
+                    self.data_source(&setting, &mut settings.source);
+                }
+                Some("includeJobNames") => settings.include = self.list(&setting),
+                Some("excludeJobNames") => settings.exclude = self.list(&setting),
+                Some("retentionDays") => days = Some(self.number(&setting, 1, 36_500).unsigned_abs()),
+                Some("retentionRows") => rows = Some(self.number(&setting, 1, i64::MAX).unsigned_abs()),
+                Some(_) | None => {}
             }
         }
-        if lists > 1 {
+        if !settings.include.is_empty() && !settings.exclude.is_empty() {
             self.fault(entry.at, "keys `includeJobNames` and `excludeJobNames`: expected one of the two");
         }
-        self.warn(entry.at, "key `tracing`: run history is not written by this version");
+        if days.is_some() || rows.is_some() {
+            let age = days.map(|days| Duration::from_secs(days * 24 * 3_600));
+            settings.retention = Retention::Limited { age, rows };
+        }
+        if !settings.kind.eq_ignore_ascii_case("RDB") {
+            let text = format!("key `type` in `tracing`: `{}` is not known: expected RDB", settings.kind);
+            self.fault(entry.at, text);
+        } else if source_at.is_none() {
+            self.fault(
+                entry.at,
+                "key `dataSource` is missing in `tracing`: expected `dataSource:` with `url:` below it",
+            );
+        } else if let Err(reason) = rdb::check(&settings.source) {
+            // The address may have a password: it is not repeated.
+            self.fault(source_at.unwrap_or_default(), format!("key `url` in `dataSource`: {reason}"));
+        }
+        file.tracing = Some(settings);
+    }
+
+    fn data_source(&mut self, entry: &Entry, source: &mut DataSource) {
+        let mut ignored = Vec::new();
+        for setting in self.map(entry).to_vec() {
+            match squeeze(&setting.key).as_str() {
+                "url" | "jdbcurl" => source.url = self.text(&setting),
+                "username" => source.username = Some(self.text(&setting)).filter(|t| !t.is_empty()),
+                "password" => source.password = Some(self.text(&setting)).filter(|t| !t.is_empty()),
+                _ => ignored.push(format!("`{}`", setting.key)),
+            }
+        }
+        if !ignored.is_empty() {
+            let text = format!("keys {} of `dataSource` have no meaning here and are ignored", ignored.join(", "));
+            self.warn(entry.at, text);
+        }
     }
 
     fn dump(&mut self, entry: &Entry) {

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use crate::cron::{Cron, ZoneText, parse_zone};
 use crate::limits::{ITEMS_MAX, JOB_NAME_CHARS_MAX};
 use crate::shard;
-use crate::wire::JobDocument;
+use crate::wire::{JobDocument, TracingElement};
 
 /// Looks a zone up by its IANA name, or gives the host's zone for `None`. This crate looks nothing up itself.
 pub type ZoneLookup = dyn Fn(Option<&str>) -> Option<TimeZone> + Send + Sync;
@@ -62,6 +62,8 @@ pub struct JobConfig {
     pub label: Option<String>,
     /// Whether items stay with their owner after the first assignment; false by default.
     pub static_sharding: bool,
+    /// Where Java instances of this job write their event trace, if they do.
+    pub tracing: Option<Arc<TracingElement>>,
 }
 
 /// One fault of a configuration.
@@ -133,6 +135,7 @@ impl JobConfig {
             overwrite: document.overwrite,
             label: document.label.clone(),
             static_sharding: document.static_sharding,
+            tracing: document.tracing().map(Arc::new),
         })
     }
 

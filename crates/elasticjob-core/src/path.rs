@@ -180,6 +180,26 @@ impl JobPath {
         format!("{}/sharding/{item}/failovering", self.root)
     }
 
+    /// `guarantee`: what the distribute-once listeners of all instances tell each other.
+    pub fn guarantee(&self) -> String {
+        self.below("guarantee")
+    }
+
+    /// `guarantee/<moment>`: one child for each item that has come there; `moment` is `started` or `completed`.
+    pub fn guarantee_moment(&self, moment: &str) -> String {
+        format!("{}/guarantee/{moment}", self.root)
+    }
+
+    /// `guarantee/<moment>/<item>`.
+    pub fn guarantee_item(&self, moment: &str, item: u32) -> String {
+        format!("{}/guarantee/{moment}/{item}", self.root)
+    }
+
+    /// `guarantee/<moment>-latch`: who calls the listener.
+    pub fn guarantee_latch(&self, moment: &str) -> String {
+        format!("{}/guarantee/{moment}-latch", self.root)
+    }
+
     /// What `path` means, `None` when it is not of this job.
     pub fn place<'a>(&self, path: &'a str) -> Option<Place<'a>> {
         let rest = path.strip_prefix(self.root.as_str())?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elasticjob_core::machine::{
-    Effect, Identity, Input, JobMachine, Note, RunId, Setup, StepId, StepResult, Surroundings,
+    ConfigCheck, Effect, Identity, Input, JobMachine, Note, RunId, Setup, StepId, StepResult, Surroundings,
 };
 use elasticjob_core::path::{JobPath, Place};
 use elasticjob_core::shard;
@@ -209,6 +209,7 @@ impl World {
             class: "SCRIPT".into(),
             one_off: false,
             identity: Identity { id: process.id.clone(), server_ip },
+            check: ConfigCheck::default(),
         };
         process.machine = Some(JobMachine::new(setup, Arc::clone(&self.surroundings)));
         process.session = 0;

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elasticjob_core::config::JobConfig;
-use elasticjob_core::machine::{Setup, StopReason};
+use elasticjob_core::machine::{ConfigCheck, Setup, StopReason};
 use elasticjob_core::wire::JobDocument;
 use tokio::sync::{oneshot, watch};
 
 use crate::connection::Connection;
-use crate::execute::{Blocking, BlockingJob, Closure, Context, Executor, ItemExecutor, JobResult, Simple, SimpleJob};
+use crate::execute::{
+    self, Blocking, BlockingJob, Closure, Context, Dataflow, DataflowJob, Executor, ItemExecutor, JobResult, Simple,
+    SimpleJob,
+};
 use crate::operate::{Operate, OperateError};
 use crate::worker::{JobState, Message, Start};
 use crate::{Error, clock};
@@ -55,6 +58,8 @@ macro_rules! builder {
             thread_pool(name: &str) => |d, name| d.thread_pool = Some(name.to_owned());
             /// The error handler; `LOG` by default.
             error_handler(name: &str) => |d, name| d.job_error_handler_type = Some(name.to_owned());
+            /// The names of the listeners, in the order in which they are called; none by default.
+            listeners(names: &[&str]) => |d, names| d.job_listener_types = names.iter().map(ToString::to_string).collect();
             /// Free text.
             description(text: &str) => |d, text| d.description = Some(text.to_owned());
             /// Whether this start registers its server as disabled, when it is not registered yet; false by default.
@@ -98,7 +103,12 @@ macro_rules! builder {
             Job { description: self.0, code: Code::Executor(Arc::new(Blocking(Arc::new(job)))) }
         }
 
-        /// Makes it a job of a type that the connection knows by name, as `SCRIPT`.
+        /// Gives it a job that fetches and processes.
+        pub fn dataflow(self, job: impl DataflowJob) -> Job {
+            Job { description: self.0, code: Code::Executor(Arc::new(Dataflow(Arc::new(job)))) }
+        }
+
+        /// Makes it a job of a type that the connection knows by name, as `SCRIPT` or `HTTP`.
         pub fn of_type(self, name: &str) -> Job {
             Job { description: self.0, code: Code::Type(name.to_owned()) }
         }
@@ -214,7 +224,6 @@ impl Job {
         };
         let config = JobConfig::check(document, &clock::zone).map_err(failed)?;
         let mut faults = JobConfig::contradictions(document);
-        faults.extend(plugins.check(&config));
         match (&config.cron, self.description.one_off) {
             (None, false) => faults.push(fault("cron", "", "a scheduled job needs one".into())),
             (Some(cron), true) => faults.push(fault("cron", cron.text(), "a one-off job has none".into())),
@@ -223,13 +232,17 @@ impl Job {
             }
             _ => {}
         }
-        if let Code::Type(name) = &self.code {
-            match plugins.find_job_type(name) {
-                Some(job_type) => faults.extend(job_type.check(&config).err().into_iter().flatten()),
-                None => {
-                    let expected = format!("expected one of {}", plugins.job_type_names().join(", "));
-                    faults.push(fault("elasticJobType", name, expected));
-                }
+        let items = match &self.code {
+            Code::Executor(items) => Some(Arc::clone(items)),
+            Code::Type(name) => plugins.find_job_type(name).map(|job_type| job_type.executor()),
+        };
+        match items {
+            Some(items) => faults.extend(execute::check(&config, &*items, plugins)),
+            None => {
+                let name = if let Code::Type(name) = &self.code { name } else { "" };
+                let expected = format!("expected one of {}", plugins.job_type_names().join(", "));
+                faults.push(fault("elasticJobType", name, expected));
+                faults.extend(plugins.check(&config));
             }
         }
         if faults.is_empty() { Ok(()) } else { Err(failed(faults)) }
@@ -275,12 +288,15 @@ impl Job {
                 (type_name.clone(), found.executor())
             }
         };
-        let executor = Executor::new(items, Arc::clone(connection.plugins()), &identity.id);
+        let (checked, plugins) = (Arc::clone(&items), Arc::clone(connection.plugins()));
+        let check = ConfigCheck(Arc::new(move |config| execute::check(config, &*checked, &plugins)));
+        let executor = Executor::new(items, connection.surroundings(), &identity.id);
         let setup = Setup {
             document: self.description.document,
             class: self.description.class.unwrap_or(class),
             one_off: self.description.one_off,
             identity,
+            check,
         };
         let (state, states) = watch::channel(JobState::Starting);
         let (answer, accepted) = oneshot::channel();

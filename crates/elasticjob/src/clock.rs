@@ -25,6 +25,11 @@ pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
+/// What a future gives, when it does within that time; it is dropped else.
+pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(limit, future).await.ok()
+}
+
 /// Looks a time zone up by its IANA name in the host's database; the host's own zone for `None`.
 pub(crate) fn zone(name: Option<&str>) -> Option<jiff::tz::TimeZone> {
     match name {

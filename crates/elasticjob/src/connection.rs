@@ -8,13 +8,18 @@ use elasticjob_core::view::Query;
 use elasticjob_registry::{Link, Registry};
 use tokio::sync::OnceCell;
 
+use crate::execute;
+use crate::handle::Dispatcher;
 use crate::identity::{self, NetworkPreference};
 use crate::plugins::Plugins;
+use crate::trace::{TraceSettings, Tracer};
 use crate::worker::Worker;
 use crate::{Error, clock};
 
 /// Lives of a process id that may be taken at one time; beyond that the id is used all the same.
 const LIVES_MAX: u32 = 64;
+/// Longest wait for the end of the event trace.
+const TRACE_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// A connection to a registry, through which the jobs of this process are started. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -23,8 +28,8 @@ pub struct Connection(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     registry: Arc<dyn Registry>,
-    plugins: Arc<Plugins>,
     worker: Worker,
+    surroundings: execute::Surroundings,
     server_ip: String,
     identity: OnceCell<Identity>,
 }
@@ -55,8 +60,27 @@ impl Connection {
         let server_ip = identity::server_ip(preference)?;
         let surroundings = Surroundings { zones: Box::new(clock::zone), strategies: plugins.strategies() };
         let worker = Worker::start(Arc::clone(&registry), Arc::new(surroundings));
-        let identity = OnceCell::new();
-        Ok(Connection(Arc::new(Inner { registry, plugins: Arc::new(plugins), worker, server_ip, identity })))
+        let plugins = Arc::new(plugins);
+        let surroundings = execute::Surroundings {
+            dispatcher: Arc::new(Dispatcher::new(Arc::clone(&plugins))),
+            tracer: Arc::new(Tracer::new(Arc::clone(&plugins), &server_ip)),
+            registry: Arc::clone(&registry),
+            plugins,
+        };
+        Ok(Connection(Arc::new(Inner { registry, worker, surroundings, server_ip, identity: OnceCell::new() })))
+    }
+
+    /// Traces the runs of this process's jobs from now on, as the settings say; `None` ends what was set before. A job
+    /// whose stored configuration has a tracing element of its own uses that.
+    ///
+    /// A database that is away is no error: events wait for it, up to a bound, and runs go on. Must be called within a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    ///
+    /// The type is not known, or the address is not one of a database that is supported.
+    pub fn trace(&self, settings: Option<TraceSettings>) -> Result<(), Error> {
+        self.0.surroundings.tracer.set(settings).map_err(|reason| Error::Tracing { reason })
     }
 
     /// The registry itself, for operations.
@@ -66,11 +90,17 @@ impl Connection {
 
     /// The plug-ins that configurations may name.
     pub fn plugins(&self) -> &Arc<Plugins> {
-        &self.0.plugins
+        &self.0.surroundings.plugins
     }
 
-    /// Ends the session, so that others need not wait for its time-out. Jobs should be stopped before.
+    pub(crate) fn surroundings(&self) -> execute::Surroundings {
+        self.0.surroundings.clone()
+    }
+
+    /// Writes the rest of the event trace, and ends the session, so that others need not wait for its time-out. Jobs should
+    /// be stopped before.
     pub async fn close(&self) {
+        self.0.surroundings.tracer.flush(TRACE_FLUSH_MAX).await;
         self.0.registry.close().await;
     }
 

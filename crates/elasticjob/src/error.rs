@@ -33,6 +33,12 @@ pub enum Error {
         /// What was looked for.
         reason: String,
     },
+    /// The event trace cannot be written as it is asked for.
+    #[error("tracing: {reason}")]
+    Tracing {
+        /// Why.
+        reason: String,
+    },
     /// The registry failed.
     #[error(transparent)]
     Registry(#[from] elasticjob_registry::Error),

@@ -33,11 +33,16 @@ mod committer;
 mod connection;
 mod error;
 mod execute;
+mod handle;
 mod identity;
 mod latch;
+mod listen;
 mod mirror;
 mod operate;
 mod plugins;
+mod props;
+pub mod trace;
+mod web;
 mod worker;
 
 pub use bootstrap::{Job, JobHandle, OneOffJob, STOP_GRACE, ScheduleJob};
@@ -49,11 +54,15 @@ pub use elasticjob_core::time::Timestamp;
 pub use elasticjob_core::wire::JobDocument;
 pub use error::Error;
 pub use execute::{
-    BlockingJob, Cancelled, Context, ItemExecutor, JobError, JobResult, JobType, SimpleJob, THREAD_POOLS, script,
+    BlockingJob, Cancelled, Context, DataflowJob, Http, ItemExecutor, JobError, JobResult, JobType, Script, SimpleJob,
+    THREAD_POOLS,
 };
+pub use handle::{ErrorHandler, Failure};
 pub use identity::{NetworkPreference, server_ip};
+pub use listen::{DistributeOnce, ListenedRun, Listener, OnceListener, TimeOuts};
 pub use operate::{JobBrief, Operate, OperateError};
-pub use plugins::{ErrorHandler, Plugins};
+pub use plugins::Plugins;
+pub use trace::TraceSettings;
 pub use worker::JobState;
 
 /// Connecting to a registry.

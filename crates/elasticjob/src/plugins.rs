@@ -1,24 +1,17 @@
-//! What configurations name: job types, sharding strategies, error handlers (Java: `TypedSPILoader`). A value, not a
-//! global: each connection has its own.
+//! What configurations name: job types, sharding strategies, error handlers, listeners, storages of the trace (Java:
+//! `TypedSPILoader`). A value, not a global: each connection has its own.
 
 use std::sync::Arc;
 
 use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::shard::{self, ShardingStrategy};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 
-use crate::execute::script::Script;
-use crate::execute::{Context, JobError, JobType, THREAD_POOLS};
-
-/// What is done with the failure of an item (Java: `JobErrorHandler`).
-pub trait ErrorHandler: Send + Sync + 'static {
-    /// The name in `jobErrorHandlerType`; a configuration may write it in any case.
-    fn name(&self) -> &str;
-
-    /// Handles one failure. Whatever it does, the run goes on.
-    fn handle<'a>(&'a self, context: &'a Context, error: JobError) -> BoxFuture<'a, ()>;
-}
+use crate::execute::{Http, JobType, Script, THREAD_POOLS};
+use crate::handle::{self, ErrorHandler};
+use crate::listen::{self, Listener};
+use crate::trace::TraceStorage;
+use crate::trace::rdb::Rdb;
+use crate::web::Clients;
 
 /// The registered ones, the built-in ones among them.
 #[derive(Clone)]
@@ -26,6 +19,8 @@ pub struct Plugins {
     job_types: Vec<Arc<dyn JobType>>,
     strategies: Vec<Arc<dyn ShardingStrategy>>,
     error_handlers: Vec<Arc<dyn ErrorHandler>>,
+    listeners: Vec<Arc<dyn Listener>>,
+    trace_storages: Vec<Arc<dyn TraceStorage>>,
 }
 
 impl std::fmt::Debug for Plugins {
@@ -34,16 +29,21 @@ impl std::fmt::Debug for Plugins {
             .field("job_types", &names(&self.job_types, |t| t.name()))
             .field("strategies", &names(&self.strategies, |s| s.name()))
             .field("error_handlers", &names(&self.error_handlers, |h| h.name()))
+            .field("listeners", &names(&self.listeners, |l| l.name()))
+            .field("trace_storages", &names(&self.trace_storages, |s| s.name()))
             .finish()
     }
 }
 
 impl Default for Plugins {
     fn default() -> Plugins {
+        let clients = Clients::default();
         Plugins {
-            job_types: vec![Arc::new(Script)],
+            job_types: vec![Arc::new(Script), Arc::new(Http::new(&clients))],
             strategies: shard::built_in(),
-            error_handlers: vec![Arc::new(Log), Arc::new(Throw), Arc::new(Ignore)],
+            error_handlers: handle::built_in(&clients),
+            listeners: listen::built_in(),
+            trace_storages: vec![Arc::new(Rdb)],
         }
     }
 }
@@ -70,6 +70,20 @@ impl Plugins {
         self
     }
 
+    /// Adds a listener; one of the same name is replaced. Jobs name it in `jobListenerTypes`.
+    #[must_use]
+    pub fn listener(mut self, listener: impl Listener) -> Plugins {
+        self.listeners.insert(0, Arc::new(listener));
+        self
+    }
+
+    /// Adds a storage of the event trace; one of the same name is replaced.
+    #[must_use]
+    pub fn trace_storage_type(mut self, storage: impl TraceStorage) -> Plugins {
+        self.trace_storages.insert(0, Arc::new(storage));
+        self
+    }
+
     /// The job type of that name.
     pub fn find_job_type(&self, name: &str) -> Option<Arc<dyn JobType>> {
         self.job_types.iter().find(|t| t.name().eq_ignore_ascii_case(name)).cloned()
@@ -88,7 +102,21 @@ impl Plugins {
         self.error_handlers.iter().find(|h| h.name().eq_ignore_ascii_case(name)).cloned()
     }
 
-    /// Checks the names in a configuration.
+    /// The listeners of a job, in the order in which they are called.
+    pub(crate) fn listeners(&self, config: &JobConfig) -> Vec<Arc<dyn Listener>> {
+        let named = |name: &String| self.listeners.iter().find(|l| l.name().eq_ignore_ascii_case(name)).cloned();
+        let mut found: Vec<Arc<dyn Listener>> = config.listeners.iter().filter_map(named).collect();
+        found.sort_by_key(|listener| listener.order());
+        found
+    }
+
+    pub(crate) fn trace_storage(&self, name: &str) -> Result<Arc<dyn TraceStorage>, String> {
+        let found = self.trace_storages.iter().find(|s| s.name().eq_ignore_ascii_case(name)).cloned();
+        let known = || names(&self.trace_storages, |s| s.name()).join(", ");
+        found.ok_or_else(|| format!("tracing type `{name}` is not known here; expected one of {}", known()))
+    }
+
+    /// Checks the names in a configuration, and the properties that handler and listeners read.
     pub fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
         let mut faults = Vec::new();
         let mut check = |key: &'static str, value: &str, known: Vec<String>| {
@@ -102,8 +130,13 @@ impl Plugins {
         let pools = THREAD_POOLS.iter().map(ToString::to_string).collect();
         check("jobExecutorThreadPoolSizeProviderType", &config.thread_pool, pools);
         for listener in &config.listeners {
-            let expected = "no listener of that name is known here".to_owned();
-            faults.push(ConfigError { key: "jobListenerTypes", value: listener.clone(), expected });
+            check("jobListenerTypes", listener, names(&self.listeners, |l| l.name()));
+        }
+        if let Some(handler) = self.error_handler(&config.error_handler) {
+            faults.extend(handler.check(config));
+        }
+        for listener in self.listeners(config) {
+            faults.extend(listener.check(config));
         }
         faults
     }
@@ -111,64 +144,4 @@ impl Plugins {
 
 fn names<T: ?Sized>(plugins: &[Arc<T>], name: impl Fn(&T) -> &str) -> Vec<String> {
     plugins.iter().map(|p| name(p).to_owned()).collect()
-}
-
-/// The whole chain of an error in one line.
-fn chain(error: &JobError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
-}
-
-/// `LOG`: an error line. The default.
-struct Log;
-
-impl ErrorHandler for Log {
-    fn name(&self) -> &str {
-        "LOG"
-    }
-
-    fn handle<'a>(&'a self, context: &'a Context, error: JobError) -> BoxFuture<'a, ()> {
-        async move {
-            tracing::error!(job = context.job_name(), item = context.item(), "the item failed: {}", chain(&error));
-        }
-        .boxed()
-    }
-}
-
-/// `THROW`: in Java the exception goes up to the scheduler, which logs it. Here there is nobody above: it is logged.
-struct Throw;
-
-impl ErrorHandler for Throw {
-    fn name(&self) -> &str {
-        "THROW"
-    }
-
-    fn handle<'a>(&'a self, context: &'a Context, error: JobError) -> BoxFuture<'a, ()> {
-        Log.handle_with(context, error)
-    }
-}
-
-impl Log {
-    fn handle_with<'a>(self, context: &'a Context, error: JobError) -> BoxFuture<'a, ()> {
-        async move { Log.handle(context, error).await }.boxed()
-    }
-}
-
-/// `IGNORE`: nothing.
-struct Ignore;
-
-impl ErrorHandler for Ignore {
-    fn name(&self) -> &str {
-        "IGNORE"
-    }
-
-    fn handle<'a>(&'a self, _context: &'a Context, _error: JobError) -> BoxFuture<'a, ()> {
-        async {}.boxed()
-    }
 }

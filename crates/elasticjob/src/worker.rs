@@ -318,6 +318,7 @@ impl Task {
         let effects = slot.machine.handle(now, input);
         let wake = slot.machine.next_wakeup();
         slot.tell_state();
+        slot.tell_yielding();
         if let Some(at) = wake {
             // Never at once: what cannot be done now would be asked for again and again.
             self.timers.arm(job, at.max(now + Duration::from_millis(1)));

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use elasticjob::registry::Connection;
 use elasticjob::registry::memory::Memory;
-use elasticjob::{
-    Context, Error, ErrorHandler, JobError, NetworkPreference, OneOffJob, Plugins, ScheduleJob, StopReason,
-};
+use elasticjob::{Error, ErrorHandler, Failure, NetworkPreference, OneOffJob, Plugins, ScheduleJob, StopReason};
 use tokio::sync::mpsc;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -32,12 +30,8 @@ impl ErrorHandler for Collect {
         "COLLECT"
     }
 
-    fn handle<'a>(
-        &'a self,
-        context: &'a Context,
-        error: JobError,
-    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
-        let _ = self.0.send((context.item(), error.to_string()));
+    fn handle<'a>(&'a self, failure: &'a Failure) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        let _ = self.0.send((failure.item().expect("an item"), failure.to_string()));
         Box::pin(async {})
     }
 }

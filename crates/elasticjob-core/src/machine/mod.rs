@@ -29,7 +29,8 @@ use std::sync::Arc;
 
 pub use note::{Level, Note};
 pub use types::{
-    Begun, Effect, Identity, Input, Run, RunId, RunItem, Setup, Source, StepId, StepResult, StopReason, Surroundings,
+    Begun, CheckFn, ConfigCheck, Effect, Identity, Input, Run, RunId, RunItem, Setup, Source, StepId, StepResult,
+    StopReason, Surroundings,
 };
 
 use crate::config::JobConfig;
@@ -53,6 +54,8 @@ pub struct JobMachine {
     view: JobView,
     config: Option<Arc<JobConfig>>,
     config_read: Option<i64>,
+    /// Whether the stored configuration could not be used when it was read last.
+    config_refused: bool,
     schedule: Schedule,
     follow: Follow,
     lead: Lead,
@@ -131,6 +134,7 @@ impl JobMachine {
             view: JobView::default(),
             config: None,
             config_read: None,
+            config_refused: false,
             schedule: Schedule::default(),
             follow: Follow::default(),
             lead: Lead::default(),
@@ -214,7 +218,7 @@ impl JobMachine {
         self.life == Life::Left
     }
 
-    /// The configuration in force; `None` before the first one and while the stored one is broken.
+    /// The configuration in force; `None` before the first one that could be used.
     pub fn config(&self) -> Option<&Arc<JobConfig>> {
         self.config.as_ref()
     }
@@ -232,6 +236,25 @@ impl JobMachine {
     /// The items that are ours at the moment.
     pub fn owned(&self) -> Vec<u32> {
         self.items.keys().copied().collect()
+    }
+
+    /// The items whose code runs here.
+    pub fn running(&self) -> impl Iterator<Item = u32> {
+        self.busy.iter().filter(|(_, busy)| busy.phase == types::Phase::Running).map(|(item, _)| *item)
+    }
+
+    /// Whether a run of this item that goes on for as long as there is work should end after its current piece: the items
+    /// are being divided anew, the item or its server was disabled, the job leaves, the session is lost, or the item is due
+    /// again.
+    pub fn should_yield(&self, item: u32) -> bool {
+        if self.session.is_none() || self.is_held() || !self.is_available() {
+            return true;
+        }
+        if self.busy.get(&item).is_some_and(|busy| busy.taken) {
+            return false;
+        }
+        let waits = |item: &Item| item.disabled || item.taken_by.is_some() || item.missed.is_some() || item.triggered;
+        self.items.get(&item).is_none_or(waits)
     }
 
     /// The job's paths.

@@ -29,7 +29,7 @@ pub enum Note {
     TakenOver { item: u32, from: String },
     Triggered,
     Rescheduled { cron: String, zone: String, next: Option<Timestamp> },
-    BadConfig { reason: String },
+    BadConfig { reason: String, rests: bool },
     GoodConfig,
     ShutDownByOperator,
     ClockOff { difference: Duration, limit: Duration },
@@ -130,8 +130,14 @@ impl fmt::Display for Note {
                     None => write!(f, ", which never fires"),
                 }
             }
-            Note::BadConfig { reason } => {
+            Note::BadConfig { reason, rests: true } => {
                 write!(f, "the stored configuration cannot be used, the job rests until it is corrected: {reason}")
+            }
+            Note::BadConfig { reason, rests: false } => {
+                write!(
+                    f,
+                    "the stored configuration was changed to one that cannot be used; the one before stays: {reason}"
+                )
             }
             Note::GoodConfig => write!(f, "the stored configuration can be used again"),
             Note::ShutDownByOperator => write!(f, "was shut down: its instance node was deleted"),

@@ -23,8 +23,11 @@ impl JobMachine {
         self.config_read = Some(node.mzxid);
         let zones = &*self.surroundings.zones;
         let checked = JobDocument::parse(&node.data).map_err(|e| e.to_string()).and_then(|document| {
-            JobConfig::check(&document, zones)
-                .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+            let checked = JobConfig::check(&document, zones).and_then(|config| {
+                let faults = (self.setup.check.0)(&config);
+                if faults.is_empty() { Ok(config) } else { Err(faults) }
+            });
+            checked.map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
         });
         let checked = checked.and_then(|config| {
             if config.cron.is_none() && !self.setup.one_off {
@@ -34,18 +37,17 @@ impl JobMachine {
         });
         match checked {
             Ok(config) => self.use_config(now, config, out),
+            // A change that cannot be used is refused: what was in force stays so.
             Err(reason) => {
-                self.config = None;
-                self.schedule.next_due = None;
-                self.schedule.cron = None;
-                out.note(Note::BadConfig { reason });
+                self.config_refused = true;
+                out.note(Note::BadConfig { reason, rests: self.config.is_none() });
             }
         }
     }
 
     fn use_config(&mut self, now: Timestamp, config: JobConfig, out: &mut Effects) {
         let first = self.config.is_none();
-        if first && self.life == Life::Joined {
+        if std::mem::take(&mut self.config_refused) {
             out.note(Note::GoodConfig);
         }
         self.reconcile_at = config.reconcile_interval.map(|i| now + i);

@@ -79,9 +79,12 @@ impl JobMachine {
         };
         let stored = JobDocument::parse(&node.data);
         if !self.setup.document.overwrite || self.has_joined {
-            return stored.map_err(drop).and_then(|document| {
-                JobConfig::check(&document, &*self.surroundings.zones).map(|_| document).map_err(drop)
+            let usable = stored.ok().filter(|document| {
+                let config = JobConfig::check(document, &*self.surroundings.zones);
+                config.is_ok_and(|config| (self.setup.check.0)(&config).is_empty())
             });
+            // A change that was refused does not keep us from joining again.
+            return usable.or_else(|| self.config.as_ref().map(|config| self.document_of(config))).ok_or(());
         }
         let mut document = self.setup.document.clone();
         if let Ok(stored) = stored {
@@ -96,6 +99,12 @@ impl JobMachine {
             }
         }
         Ok(document)
+    }
+
+    /// What joining needs of the configuration in force.
+    fn document_of(&self, config: &JobConfig) -> JobDocument {
+        let cron = config.cron.as_ref().map(|cron| cron.text().to_owned());
+        JobDocument { cron, disabled: config.disabled, ..self.setup.document.clone() }
     }
 
     /// What an operator disabled stays disabled; the configuration decides only where no server node is, and where this

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{JobConfig, ZoneLookup};
+use crate::config::{ConfigError, JobConfig, ZoneLookup};
 use crate::limits;
 use crate::shard::ShardingStrategy;
 use crate::time::Timestamp;
@@ -35,6 +35,27 @@ pub struct Setup {
     pub one_off: bool,
     /// Who we are.
     pub identity: Identity,
+    /// What only the runtime can check of a configuration: properties of the job type, names of plug-ins.
+    pub check: ConfigCheck,
+}
+
+/// See [`Setup::check`]. The default finds no fault.
+#[derive(Clone)]
+pub struct ConfigCheck(pub Arc<CheckFn>);
+
+/// Tells every fault of a configuration.
+pub type CheckFn = dyn Fn(&JobConfig) -> Vec<ConfigError> + Send + Sync;
+
+impl Default for ConfigCheck {
+    fn default() -> ConfigCheck {
+        ConfigCheck(Arc::new(|_| Vec::new()))
+    }
+}
+
+impl fmt::Debug for ConfigCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ConfigCheck")
+    }
 }
 
 /// What all machines of a process share.

@@ -29,6 +29,13 @@ pub fn context_json(fields: ContextFields<'_>) -> String {
     out
 }
 
+/// A text as JSON, with Gson's HTML-safe escapes.
+pub fn json_text(text: &str) -> String {
+    let mut out = String::new();
+    quote(&mut out, text);
+    out
+}
+
 fn quote(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::emit;
 use super::yaml::{self, Entry, Position, Typed, Yaml};
+use super::{TracingElement, emit};
 use crate::limits::CONFIG_BYTES_MAX;
 
 /// A stored configuration with Java's names, units and quirks: not yet checked.
@@ -177,6 +177,12 @@ impl JobDocument {
             _ => self.keep(entry, &text[bytes]),
         }
         Ok(())
+    }
+
+    /// The first tracing element of `jobExtraConfigurations`.
+    pub fn tracing(&self) -> Option<TracingElement> {
+        let (_, text) = self.kept.iter().rfind(|(key, _)| key == "jobExtraConfigurations")?;
+        TracingElement::parse(text)
     }
 
     /// Keeps an unknown key. Only of a document in block style, a key a line, can the text be taken as it is; of any other

@@ -7,10 +7,12 @@ mod instance;
 mod job_document;
 mod ledger;
 mod task_id;
+mod tracing_element;
 pub mod yaml;
 
-pub use context::{ContextFields, context_json};
+pub use context::{ContextFields, context_json, json_text};
 pub use instance::{InstanceNode, instance_yaml, is_server_ip, parse_instance};
 pub use job_document::{DocumentError, JobDocument};
 pub use ledger::Ledger;
 pub use task_id::task_id;
+pub use tracing_element::TracingElement;

@@ -1,9 +1,10 @@
 //! What an item is told about its run.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use elasticjob_core::config::JobConfig;
-use elasticjob_core::machine::{Run, RunId, RunItem};
+use elasticjob_core::machine::{Run, RunItem};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::wire::{ContextFields, context_json};
 use tokio::sync::watch;
@@ -16,11 +17,18 @@ pub struct Context {
     fencing_token: i64,
     instance: Arc<str>,
     cancelled: Cancelled,
+    yielding: watch::Receiver<BTreeSet<u32>>,
 }
 
 impl Context {
-    pub(crate) fn new(run: Arc<Run>, item: &RunItem, instance: Arc<str>, cancelled: Cancelled) -> Context {
-        Context { run, item: item.item, fencing_token: item.fencing_token, instance, cancelled }
+    pub(crate) fn new(
+        run: Arc<Run>,
+        item: &RunItem,
+        instance: Arc<str>,
+        cancelled: Cancelled,
+        yielding: watch::Receiver<BTreeSet<u32>>,
+    ) -> Context {
+        Context { run, item: item.item, fencing_token: item.fencing_token, instance, cancelled, yielding }
     }
 
     /// The job's name.
@@ -91,13 +99,20 @@ impl Context {
         })
     }
 
-    /// Tells when the run should end early, because the process leaves: a job that can stop should look at it.
+    /// Tells when the run should end early, because the process leaves or the time limit is over: a job that can stop should
+    /// look at it.
     pub fn cancelled(&self) -> Cancelled {
         self.cancelled.clone()
     }
 
-    pub(crate) fn run_id(&self) -> RunId {
-        self.run.id
+    pub(super) fn set_cancelled(&mut self, cancelled: Cancelled) {
+        self.cancelled = cancelled;
+    }
+
+    /// Whether a run that goes on for as long as there is work should end after its current piece; see
+    /// [`DataflowJob`](crate::DataflowJob).
+    pub fn should_yield(&self) -> bool {
+        self.cancelled.is_cancelled() || self.yielding.borrow().contains(&self.item)
     }
 }
 

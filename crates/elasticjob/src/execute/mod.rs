@@ -1,23 +1,41 @@
-//! Runs the items of a run: in the job's pool, each failure and panic caught, the error handler called, the end told.
+//! Runs the items of a run: listeners around it, each item in the job's pool, each failure and panic caught, the end told,
+//! the error handler called, the trace written.
 
+mod attempts;
 mod context;
-pub mod script;
+mod dataflow;
+mod gate;
+pub(crate) mod http;
+pub(crate) mod script;
 mod simple;
 
-use std::panic::AssertUnwindSafe;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::machine::{Run, RunId};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use elasticjob_core::time::Timestamp;
+use elasticjob_registry::Registry;
+use futures_util::future::{self, BoxFuture};
 use tokio::sync::{Semaphore, watch};
 
+pub(crate) use attempts::panic_text;
 pub use context::{Cancelled, Context};
+pub(crate) use dataflow::Dataflow;
+pub use dataflow::DataflowJob;
+pub use http::Http;
+pub use script::Script;
 pub(crate) use simple::{Blocking, Closure, Simple};
 pub use simple::{BlockingJob, SimpleJob};
 
-use crate::plugins::{ErrorHandler, Plugins};
+use crate::clock;
+use crate::handle::{Dispatcher, Failure};
+use crate::listen::{self, ListenedRun, Listener, Moment};
+use crate::plugins::Plugins;
+use crate::trace::{RunTrace, Tracer};
+use crate::web;
+use gate::{Gate, Pass, gate};
 
 /// What a job gives back for an item: nothing, or why it failed. Any error fits.
 pub type JobResult = Result<(), JobError>;
@@ -25,23 +43,44 @@ pub type JobResult = Result<(), JobError>;
 /// Why an item failed.
 pub type JobError = Box<dyn std::error::Error + Send + Sync>;
 
+/// How long code goes on after it was told to end, before it is dropped.
+const GRACE: Duration = Duration::from_secs(1);
+/// A job that leaves waits so long for what was cut off: scripts that are being killed, messages that are being sent.
+const DRAIN_MAX: Duration = Duration::from_secs(15);
+
 /// Runs one item (Java: `JobItemExecutor`). Jobs of every kind come down to this.
 pub trait ItemExecutor: Send + Sync + 'static {
     /// Runs the item. A panic counts as a failure.
     fn execute(&self, context: Context) -> BoxFuture<'static, JobResult>;
+
+    /// The faults of the properties that it reads; a job with faults is not started.
+    fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
+        let _ = config;
+        Vec::new()
+    }
+
+    /// How long it may go on when [`Context::cancelled`] has spoken; after that its future is dropped. One second by default.
+    fn grace(&self, config: &JobConfig) -> Duration {
+        let _ = config;
+        GRACE
+    }
+
+    /// Whether dropping its future ends it, as it should; false for code on a thread of its own.
+    fn ends_when_dropped(&self) -> bool {
+        true
+    }
+
+    /// Whether it asks [`Context::should_yield`].
+    fn streams(&self) -> bool {
+        false
+    }
 }
 
-/// A job type that a configuration names: `SCRIPT` and those that a program registers (Java: `TypedJobItemExecutor`).
+/// A job type that a configuration names: `SCRIPT`, `HTTP`, and those that a program registers (Java:
+/// `TypedJobItemExecutor`).
 pub trait JobType: Send + Sync + 'static {
     /// Its name; a configuration may write it in any case.
     fn name(&self) -> &str;
-
-    /// Checks the properties of a job of this type before it starts.
-    ///
-    /// # Errors
-    ///
-    /// Every fault.
-    fn check(&self, config: &JobConfig) -> Result<(), Vec<ConfigError>>;
 
     /// What runs the items.
     fn executor(&self) -> Arc<dyn ItemExecutor>;
@@ -59,25 +98,89 @@ pub(crate) fn pool_size(name: &str) -> usize {
     }
 }
 
+/// The faults of a configuration that only the runtime sees: names of plug-ins, and the properties that they read.
+pub(crate) fn check(config: &JobConfig, items: &dyn ItemExecutor, plugins: &Plugins) -> Vec<ConfigError> {
+    let mut faults = plugins.check(config);
+    faults.extend(items.check(config));
+    faults.extend(attempts::check(config));
+    faults
+}
+
+/// What runs of all jobs of a process have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) plugins: Arc<Plugins>,
+    pub(crate) dispatcher: Arc<Dispatcher>,
+    pub(crate) tracer: Arc<Tracer>,
+    pub(crate) registry: Arc<dyn Registry>,
+}
+
+/// What all runs of one job have in common.
+struct Work {
+    items: Arc<dyn ItemExecutor>,
+    surroundings: Surroundings,
+    instance: Arc<str>,
+}
+
 /// The execution side of one job.
 pub(crate) struct Executor {
-    items: Arc<dyn ItemExecutor>,
-    plugins: Arc<Plugins>,
-    instance: Arc<str>,
-    cancel: watch::Sender<bool>,
+    work: Arc<Work>,
+    leaving: watch::Sender<bool>,
+    yielding: watch::Sender<BTreeSet<u32>>,
     pool: (usize, Arc<Semaphore>),
+    round: Option<Round>,
+    /// Everything that runs has a pass; see [`Executor::drain`].
+    passes: (Pass, Gate),
+}
+
+/// The runs of one firing. Listeners of the next one wait until those of this one have ended.
+struct Round {
+    due: Timestamp,
+    before: Option<Gate>,
+    pass: std::sync::Weak<Pass>,
+    gate: Gate,
 }
 
 impl Executor {
-    pub(crate) fn new(items: Arc<dyn ItemExecutor>, plugins: Arc<Plugins>, instance: &str) -> Executor {
+    pub(crate) fn new(items: Arc<dyn ItemExecutor>, surroundings: Surroundings, instance: &str) -> Executor {
         let size = pool_size("CPU");
-        let pool = (size, Arc::new(Semaphore::new(size)));
-        Executor { items, plugins, instance: instance.into(), cancel: watch::Sender::new(false), pool }
+        Executor {
+            work: Arc::new(Work { items, surroundings, instance: instance.into() }),
+            leaving: watch::Sender::new(false),
+            yielding: watch::Sender::default(),
+            pool: (size, Arc::new(Semaphore::new(size))),
+            round: None,
+            passes: gate(),
+        }
     }
 
-    /// Asks what still runs to end: the job has left.
-    pub(crate) fn cancel(&self) {
-        self.cancel.send_replace(true);
+    /// The job has left: asks what still runs to end, and gives what waits for that, up to a bound.
+    pub(crate) fn drain(self) -> impl Future<Output = ()> + Send + 'static {
+        self.leaving.send_replace(true);
+        let (pass, gate) = self.passes;
+        drop(pass);
+        async move {
+            let _ = clock::within(DRAIN_MAX, gate.empty()).await;
+        }
+    }
+
+    /// Whether runs of this job want to know when to yield.
+    pub(crate) fn streams(&self) -> bool {
+        self.work.items.streams()
+    }
+
+    /// These items should end after their current piece.
+    pub(crate) fn set_yielding(&self, items: BTreeSet<u32>) {
+        self.yielding.send_if_modified(|old| {
+            let changed = *old != items;
+            *old = items;
+            changed
+        });
+    }
+
+    /// A firing that these items could not take, since they were running.
+    pub(crate) fn missed(&self, config: &JobConfig, items: &[u32]) {
+        self.work.surroundings.tracer.missed(config, items, &self.work.instance);
     }
 
     /// Starts the items of a run. `ended` is called once for each, in whatever way it ended.
@@ -86,52 +189,147 @@ impl Executor {
         if self.pool.0 != size {
             self.pool = (size, Arc::new(Semaphore::new(size)));
         }
-        let run = Arc::new(run);
-        for item in &run.items {
-            let context =
-                Context::new(Arc::clone(&run), item, Arc::clone(&self.instance), Cancelled(self.cancel.subscribe()));
-            // One item alone does not need the pool, as in Java.
-            let pool = (run.items.len() > 1).then(|| Arc::clone(&self.pool.1));
-            let (items, plugins, ended) = (Arc::clone(&self.items), Arc::clone(&self.plugins), ended.clone());
-            tokio::spawn(async move {
-                let _place = match &pool {
-                    Some(pool) => pool.acquire().await.ok(),
-                    None => None,
-                };
-                let (id, item) = (context.run_id(), context.item());
-                let result = execute(&*items, context.clone()).await;
-                let failed = result.is_err();
-                if let Err(error) = result {
-                    handle_error(&plugins, &context, error).await;
-                }
-                ended(id, item, failed);
-            });
+        let listeners = self.work.surroundings.plugins.listeners(&run.config);
+        let round = (!listeners.is_empty()).then(|| self.round(run.due));
+        let running = Running {
+            work: Arc::clone(&self.work),
+            trace: self.work.surroundings.tracer.run(&run).map(Arc::new),
+            run: Arc::new(run),
+            listeners,
+            pool: Arc::clone(&self.pool.1),
+            leaving: Cancelled(self.leaving.subscribe()),
+            yielding: self.yielding.subscribe(),
+            pass: self.passes.0.clone(),
+        };
+        tokio::spawn(running.go(round, ended));
+    }
+
+    /// The firing that a run belongs to: its pass, and what must have ended before.
+    fn round(&mut self, due: Timestamp) -> (Arc<Pass>, Option<Gate>) {
+        if let Some(round) = self.round.as_ref().filter(|round| round.due == due)
+            && let Some(pass) = round.pass.upgrade()
+        {
+            return (pass, round.before.clone());
         }
+        let before = self.round.take().map(|round| round.gate);
+        let (pass, gate) = gate();
+        let pass = Arc::new(pass);
+        self.round = Some(Round { due, before: before.clone(), pass: Arc::downgrade(&pass), gate });
+        (pass, before)
     }
 }
 
-async fn execute(items: &dyn ItemExecutor, context: Context) -> JobResult {
-    let work = AssertUnwindSafe(async { items.execute(context).await }).catch_unwind();
-    work.await.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|t| (*t).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
-        Err(format!("the job panicked: {text}").into())
-    })
+/// One run on its way.
+struct Running {
+    work: Arc<Work>,
+    run: Arc<Run>,
+    trace: Option<Arc<RunTrace>>,
+    listeners: Vec<Arc<dyn Listener>>,
+    pool: Arc<Semaphore>,
+    leaving: Cancelled,
+    yielding: watch::Receiver<BTreeSet<u32>>,
+    pass: Pass,
 }
 
-/// A handler that fails must not hurt the run.
-async fn handle_error(plugins: &Plugins, context: &Context, error: JobError) {
-    let name = &context.config().error_handler;
-    let handler: Option<Arc<dyn ErrorHandler>> = plugins.error_handler(name);
-    let Some(handler) = handler else {
-        tracing::error!(
-            job = context.job_name(),
-            "jobErrorHandlerType `{name}` is not known here; item failed: {error}"
-        );
-        return;
-    };
-    let work = AssertUnwindSafe(handler.handle(context, error)).catch_unwind();
-    if work.await.is_err() {
-        tracing::error!(job = context.job_name(), "the error handler `{name}` panicked");
+impl Running {
+    async fn go(
+        self,
+        round: Option<(Arc<Pass>, Option<Gate>)>,
+        ended: impl Fn(RunId, u32, bool) + Clone + Send + 'static,
+    ) {
+        if let Some(trace) = &self.trace {
+            trace.staging();
+        }
+        if let Some((_, Some(before))) = &round {
+            before.clone().empty().await;
+        }
+        self.listen(Moment::Before, &[]).await;
+        if let Some(trace) = &self.trace {
+            trace.running();
+        }
+        let failures = self.execute(ended).await;
+        if let Some(trace) = &self.trace {
+            trace.ended(&failures);
+        }
+        let failed: Vec<u32> = failures.into_keys().collect();
+        self.listen(Moment::After, &failed).await;
+        drop(round);
+    }
+
+    /// Calls the listeners, one after the other. What fails goes to the error handler, and the run goes on.
+    async fn listen(&self, moment: Moment, failed: &[u32]) {
+        for listener in &self.listeners {
+            let run = ListenedRun {
+                run: Arc::clone(&self.run),
+                instance: Arc::clone(&self.work.instance),
+                failed: failed.to_vec(),
+                registry: Arc::clone(&self.work.surroundings.registry),
+                leaving: self.leaving.clone(),
+            };
+            if let Err(error) = listen::call(&**listener, moment, &run).await {
+                self.fail(None, error);
+            }
+        }
+    }
+
+    /// Executes the items; gives the texts of those that failed.
+    async fn execute(&self, ended: impl Fn(RunId, u32, bool) + Clone + Send + 'static) -> BTreeMap<u32, String> {
+        if let [only] = self.run.items.as_slice() {
+            // One item alone does not need the pool, as in Java.
+            let failure = self.execute_one(only, ended).await;
+            return failure.map(|text| (only.item, text)).into_iter().collect();
+        }
+        // Each in a task of its own, so that they run on all threads.
+        let tasks = self.run.items.iter().map(|item| {
+            let (running, item, ended) = (self.one(), item.clone(), ended.clone());
+            let number = item.item;
+            let task = tokio::spawn(async move {
+                let _place = Arc::clone(&running.pool).acquire_owned().await;
+                running.execute_one(&item, ended).await
+            });
+            async move { (number, task.await.unwrap_or_else(|e| Some(e.to_string()))) }
+        });
+        let results = future::join_all(tasks).await;
+        results.into_iter().filter_map(|(item, failure)| Some((item, failure?))).collect()
+    }
+
+    /// The same run, for one of its items.
+    fn one(&self) -> Running {
+        Running {
+            work: Arc::clone(&self.work),
+            run: Arc::clone(&self.run),
+            trace: self.trace.clone(),
+            listeners: Vec::new(),
+            pool: Arc::clone(&self.pool),
+            leaving: self.leaving.clone(),
+            yielding: self.yielding.clone(),
+            pass: self.pass.clone(),
+        }
+    }
+
+    /// Executes one item to its end, in whatever way; gives why it failed.
+    async fn execute_one(
+        &self,
+        item: &elasticjob_core::machine::RunItem,
+        ended: impl Fn(RunId, u32, bool),
+    ) -> Option<String> {
+        let (run, instance) = (Arc::clone(&self.run), Arc::clone(&self.work.instance));
+        let context = Context::new(run, item, instance, self.leaving.clone(), self.yielding.clone());
+        let execution = self.trace.as_ref().map(|trace| trace.item_started(item.item));
+        let result = attempts::run(&*self.work.items, context, self.leaving.clone()).await;
+        ended(self.run.id, item.item, result.is_err());
+        let text = result.as_ref().err().map(|error| web::chain(&**error));
+        if let (Some(trace), Some(execution)) = (&self.trace, execution) {
+            trace.item_ended(execution, text.as_deref());
+        }
+        if let Err(error) = result {
+            self.fail(Some(item.item), error);
+        }
+        text
+    }
+
+    fn fail(&self, item: Option<u32>, error: JobError) {
+        let failure = Failure::new(Arc::clone(&self.run), Arc::clone(&self.work.instance), item, error);
+        self.work.surroundings.dispatcher.dispatch(failure, self.pass.clone());
     }
 }

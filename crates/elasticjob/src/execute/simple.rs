@@ -74,8 +74,11 @@ impl<J: BlockingJob> ItemExecutor for Blocking<J> {
     fn execute(&self, context: Context) -> BoxFuture<'static, JobResult> {
         let job = Arc::clone(&self.0);
         async move {
-            let _place = BLOCKING.acquire().await;
-            let work = tokio::task::spawn_blocking(move || job.execute(context));
+            let place = BLOCKING.acquire().await;
+            let work = tokio::task::spawn_blocking(move || {
+                let _place = place; // kept as long as the thread is, also when nobody waits for it any more
+                job.execute(context)
+            });
             match work.await {
                 Ok(result) => result,
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -83,5 +86,9 @@ impl<J: BlockingJob> ItemExecutor for Blocking<J> {
             }
         }
         .boxed()
+    }
+
+    fn ends_when_dropped(&self) -> bool {
+        false
     }
 }

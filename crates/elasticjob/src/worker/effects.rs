@@ -44,10 +44,9 @@ impl Task {
             }
             Effect::Note(note) => self.note(job, &note),
             Effect::Stop(reason) => {
-                if let Some(mut slot) = self.slots.get_mut(job).and_then(Option::take) {
+                if let Some(slot) = self.slots.get_mut(job).and_then(Option::take) {
                     self.names.remove(&slot.name);
-                    slot.executor.cancel();
-                    slot.tell_stopped(reason);
+                    tokio::spawn(slot.stop(reason));
                 }
             }
         }
@@ -169,7 +168,11 @@ impl Task {
 
     fn note(&mut self, job: usize, note: &Note) {
         use elasticjob_core::machine::Level;
-        let name = self.slots.get(job).and_then(Option::as_ref).map(|s| s.name.as_str()).unwrap_or_default();
+        let Some(slot) = self.slot(job) else { return };
+        if let (Note::Misfired { items, .. }, Some(config)) = (note, slot.machine.config()) {
+            slot.executor.missed(config, items);
+        }
+        let name = slot.name.as_str();
         match note.level() {
             Level::Debug => tracing::debug!(job = name, "{note}"),
             Level::Info => tracing::info!(job = name, "{note}"),

@@ -112,8 +112,20 @@ impl Slot {
         });
     }
 
-    /// Tells the handles that it is over.
-    pub(super) fn tell_stopped(&mut self, reason: StopReason) {
-        self.state.send_replace(JobState::Stopped(reason));
+    /// Tells streaming runs whether they should end.
+    pub(super) fn tell_yielding(&self) {
+        if self.executor.streams() {
+            let yielding = self.machine.running().filter(|item| self.machine.should_yield(*item)).collect();
+            self.executor.set_yielding(yielding);
+        }
+    }
+
+    /// Tells the handles that it is over, once what was cut off has ended.
+    pub(super) fn stop(self, reason: StopReason) -> impl Future<Output = ()> + Send + 'static {
+        let (state, drained) = (self.state, self.executor.drain());
+        async move {
+            drained.await;
+            state.send_replace(JobState::Stopped(reason));
+        }
     }
 }

@@ -1,0 +1,185 @@
+//! One item, from its first attempt to its last: time limit, retries, cancelling. Whatever the job does, this ends.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::time::Duration;
+
+use elasticjob_core::config::{ConfigError, JobConfig};
+use futures_util::FutureExt;
+use tokio::sync::watch;
+
+use super::{Cancelled, Context, ItemExecutor, JobResult};
+use crate::clock;
+use crate::props::Props;
+
+/// How long a run of an item may take, attempts and pauses together; no limit by default.
+const TIMEOUT: &str = "props.elasticjob.run.timeout.milliseconds";
+/// How often a failed item is tried again; 0 by default.
+const RETRIES: &str = "props.elasticjob.retry.count";
+/// The pause before the first retry, doubled for each further one; a random half of it is left out, so that instances that
+/// fail together do not come again together.
+const DELAY: &str = "props.elasticjob.retry.delay.milliseconds";
+/// The longest pause.
+const DELAY_MAX: &str = "props.elasticjob.retry.delay.max.milliseconds";
+
+const WEEK_MILLIS: u64 = 7 * 24 * 3_600 * 1_000;
+
+/// The bounds that a configuration sets to the runs of its items.
+#[derive(Debug)]
+struct Bounds {
+    timeout: Option<Duration>,
+    retries: u64,
+    delay: Duration,
+    delay_max: Duration,
+}
+
+impl Bounds {
+    fn read(props: &mut Props<'_>) -> Bounds {
+        let timeout = props.given(TIMEOUT).map(|_| props.millis(TIMEOUT, 1..=WEEK_MILLIS, WEEK_MILLIS));
+        Bounds {
+            timeout,
+            retries: props.number(RETRIES, 0..=1_000, 0),
+            delay: props.millis(DELAY, 0..=WEEK_MILLIS, 1_000),
+            delay_max: props.millis(DELAY_MAX, 0..=WEEK_MILLIS, 60_000),
+        }
+    }
+
+    /// The pause before a retry, counted from 0; `chance` is from 0 to 1.
+    fn pause(&self, retry: u32, chance: f64) -> Duration {
+        let full = self.delay.saturating_mul(2_u32.saturating_pow(retry)).min(self.delay_max);
+        full.mul_f64(0.5 + 0.5 * chance)
+    }
+}
+
+/// The faults of the properties that are read here.
+pub(super) fn check(config: &JobConfig) -> Vec<ConfigError> {
+    let mut props = Props::of(config);
+    Bounds::read(&mut props);
+    props.faults()
+}
+
+/// Runs one item.
+pub(super) async fn run(items: &dyn ItemExecutor, mut context: Context, leaving: Cancelled) -> JobResult {
+    let bounds = Bounds::read(&mut Props::of(context.config()));
+    // Without a limit of its own an item is told by the signal of the whole job.
+    let stop = bounds.timeout.map(|_| watch::Sender::new(false));
+    if let Some(stop) = &stop {
+        context.set_cancelled(Cancelled(stop.subscribe()));
+    }
+    let mut limit = pin!(async {
+        match bounds.timeout {
+            Some(timeout) => clock::sleep(timeout).await,
+            None => std::future::pending().await,
+        }
+    });
+    let mut retry = 0;
+    loop {
+        let attempt = Attempt { items, context: context.clone(), stop: stop.as_ref(), bounds: &bounds };
+        let error = match attempt.run(leaving.clone(), limit.as_mut()).await {
+            Ended::By(Ok(())) => return Ok(()),
+            Ended::Stopped(result) => return result,
+            Ended::By(Err(error)) if u64::from(retry) >= bounds.retries => {
+                return Err(if retry == 0 { error } else { format!("{error} (tried {} times)", retry + 1).into() });
+            }
+            Ended::By(Err(error)) => error,
+        };
+        let pause = bounds.pause(retry, rand::random());
+        retry += 1;
+        tracing::warn!(
+            job = context.job_name(),
+            item = context.item(),
+            "failed, retry {retry} of {} in {} ms: {error}",
+            bounds.retries,
+            pause.as_millis()
+        );
+        let mut cancelled = leaving.clone();
+        tokio::select! {
+            () = clock::sleep(pause) => {}
+            () = limit.as_mut() => return Err(format!("{} is over: {error}", over(&bounds)).into()),
+            () = cancelled.wait() => return Err(format!("no further retry, the job is leaving: {error}").into()),
+        }
+    }
+}
+
+fn over(bounds: &Bounds) -> String {
+    let millis = bounds.timeout.unwrap_or_default().as_millis();
+    format!("the time limit of {millis} ms ({})", TIMEOUT.trim_start_matches("props."))
+}
+
+/// How an attempt ended.
+enum Ended {
+    /// By itself.
+    By(JobResult),
+    /// It was stopped.
+    Stopped(JobResult),
+}
+
+struct Attempt<'a> {
+    items: &'a dyn ItemExecutor,
+    context: Context,
+    stop: Option<&'a watch::Sender<bool>>,
+    bounds: &'a Bounds,
+}
+
+impl Attempt<'_> {
+    async fn run(self, mut leaving: Cancelled, limit: std::pin::Pin<&mut impl Future<Output = ()>>) -> Ended {
+        let grace = self.items.grace(self.context.config());
+        let (job, item) = (self.context.job_name().to_owned(), self.context.item());
+        let context = self.context;
+        let work = AssertUnwindSafe(async { self.items.execute(context).await }).catch_unwind();
+        let mut work = pin!(work.map(|ended| ended.unwrap_or_else(|panic| Err(panic_text(&*panic).into()))));
+        let timed_out = tokio::select! {
+            biased;
+            result = work.as_mut() => return Ended::By(result),
+            () = leaving.wait() => false,
+            () = limit => true,
+        };
+        if let Some(stop) = self.stop {
+            stop.send_replace(true);
+        }
+        let reason = if timed_out { format!("{} is over", over(self.bounds)) } else { "the job is leaving".to_owned() };
+        let ended = tokio::select! {
+            result = work.as_mut() => Some(result),
+            () = clock::sleep(grace) => None,
+        };
+        if ended.is_none() && timed_out && !self.items.ends_when_dropped() {
+            // Its thread cannot be stopped. The item stays marked as running, else it would run twice.
+            tracing::error!(job, item, "{reason}, and the blocking code goes on: its item is free when it ends");
+            tokio::select! {
+                _ = work => {}
+                () = leaving.wait() => {}
+            }
+        }
+        Ended::Stopped(match ended {
+            Some(Err(error)) => Err(format!("{reason}: {error}").into()),
+            Some(Ok(())) if !timed_out => Ok(()),
+            Some(Ok(())) | None => Err(format!("stopped: {reason}").into()),
+        })
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|t| (*t).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
+    format!("the job panicked: {text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_their_bound_and_half_of_them_is_chance() {
+        let bounds = Bounds {
+            timeout: None,
+            retries: 9,
+            delay: Duration::from_millis(100),
+            delay_max: Duration::from_millis(500),
+        };
+        for (retry, least, most) in [(0, 50, 100), (1, 100, 200), (2, 200, 400), (3, 250, 500), (60, 250, 500)] {
+            assert_eq!(bounds.pause(retry, 0.0), Duration::from_millis(least));
+            assert_eq!(bounds.pause(retry, 1.0), Duration::from_millis(most));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Jobs that are an HTTP request (Java: `HttpJobExecutor`; manual: "HTTP Job").
+
+use std::sync::Arc;
+
+use elasticjob_core::config::{ConfigError, JobConfig};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, Url};
+
+use super::{Context, ItemExecutor, JobResult, JobType};
+use crate::props::Props;
+use crate::web::{self, Clients, Connecting};
+
+const URI: &str = "props.http.uri";
+const METHOD: &str = "props.http.method";
+const DATA: &str = "props.http.data";
+const CONTENT: &str = "props.http.content.type";
+const CONNECT_TIMEOUT: &str = "props.http.connect.timeout.milliseconds";
+const READ_TIMEOUT: &str = "props.http.read.timeout.milliseconds";
+
+/// Java's methods: `HttpURLConnection` knows no others, and none in lower case.
+const METHODS: [&str; 7] = ["GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"];
+
+/// The job type `HTTP`: one request for each item, with the headers `shardingContext` (the context as JSON) and
+/// `elasticjob-fencing-token`. A status of 400 and above is a failure.
+///
+/// | property | default | |
+/// | --- | --- | --- |
+/// | `http.uri` | required | `http` or `https` |
+/// | `http.method` | required | GET, POST, HEAD, OPTIONS, PUT, DELETE, TRACE |
+/// | `http.data` | none | the body of POST, PUT and DELETE |
+/// | `http.content.type` | none | of the body; `application/x-www-form-urlencoded` for POST and DELETE, as the JDK has it |
+/// | `http.connect.timeout.milliseconds` | 3000 | |
+/// | `http.read.timeout.milliseconds` | 5000 | for each piece of the answer; the whole of it gets ten times as long |
+/// | `elasticjob.http.ca.file` | none | certificates (PEM) that are trusted beside the system's |
+#[derive(Clone, Debug, Default)]
+pub struct Http(Clients);
+
+impl Http {
+    pub(crate) fn new(clients: &Clients) -> Http {
+        Http(clients.clone())
+    }
+}
+
+/// The properties of an HTTP job, checked.
+struct Settings {
+    url: Option<Url>,
+    method: Method,
+    data: Option<String>,
+    content_type: Option<HeaderValue>,
+    connecting: Connecting,
+}
+
+impl Settings {
+    fn read(props: &mut Props<'_>) -> Settings {
+        let method = props.required(METHOD, &format!("one of {}", METHODS.join(", ")));
+        if !method.is_empty() && !METHODS.contains(&method) {
+            props.fault(METHOD, format!("expected one of {}, in upper case", METHODS.join(", ")));
+        }
+        let content_type = props.text(CONTENT).map(HeaderValue::from_str);
+        if let Some(Err(_)) = content_type {
+            props.fault(CONTENT, "expected a header's value, such as application/json".into());
+        }
+        let takes_body = matches!(method, "POST" | "PUT" | "DELETE");
+        Settings {
+            url: address(props, URI),
+            method: method.parse().unwrap_or_default(),
+            data: props.text(DATA).filter(|_| takes_body).map(str::to_owned),
+            content_type: content_type.and_then(Result::ok),
+            connecting: Connecting::read(props, CONNECT_TIMEOUT, READ_TIMEOUT),
+        }
+    }
+}
+
+/// The address of that property.
+pub(crate) fn address(props: &mut Props<'_>, key: &'static str) -> Option<Url> {
+    let text = props.required(key, "the address that is called, such as https://example.com/run");
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if url.is_none() && !text.is_empty() {
+        props.fault(key, "expected an address that begins with http:// or https://".into());
+    }
+    url
+}
+
+impl JobType for Http {
+    fn name(&self) -> &str {
+        "HTTP"
+    }
+
+    fn executor(&self) -> Arc<dyn ItemExecutor> {
+        Arc::new(self.clone())
+    }
+}
+
+impl ItemExecutor for Http {
+    fn execute(&self, context: Context) -> BoxFuture<'static, JobResult> {
+        let http = self.clone();
+        async move {
+            let mut props = Props::of(context.config());
+            let settings = Settings::read(&mut props);
+            if let Some(fault) = props.faults().first() {
+                return Err(fault.to_string().into());
+            }
+            http.call(settings, &context).await
+        }
+        .boxed()
+    }
+
+    fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
+        let mut props = Props::of(config);
+        Settings::read(&mut props);
+        props.faults()
+    }
+}
+
+impl Http {
+    async fn call(&self, settings: Settings, context: &Context) -> JobResult {
+        let client = self.0.get(&settings.connecting)?;
+        // DEL is the one character that the JSON has as it is and that no header may have.
+        let json = context.json().replace('\u{7f}', "\\u007f");
+        let url = settings.url.ok_or("no address")?;
+        let mut request = client
+            .request(settings.method.clone(), url)
+            .header("shardingContext", HeaderValue::from_bytes(json.as_bytes())?)
+            .header("elasticjob-fencing-token", context.fencing_token());
+        // What the JDK says of a body of which nobody has said anything; not of that of PUT.
+        let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+        let default = (settings.data.is_some() && settings.method != Method::PUT).then_some(form);
+        if let Some(content_type) = settings.content_type.or(default) {
+            request = request.header(CONTENT_TYPE, content_type);
+        }
+        if let Some(data) = settings.data {
+            request = request.body(data);
+        }
+        let response = request.send().await.map_err(|e| web::chain(&e))?;
+        let status = response.status();
+        let body = web::body(response, &settings.connecting).await;
+        if status.as_u16() >= 400 {
+            let start = body.map_or_else(|e| format!("its body could not be read: {e}"), |body| web::start_of(&body));
+            return Err(format!("status {status}: {start}").into());
+        }
+        let body = body?;
+        tracing::debug!(job = context.job_name(), item = context.item(), "status {status}: {}", web::start_of(&body));
+        Ok(())
+    }
+}

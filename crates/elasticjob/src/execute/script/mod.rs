@@ -1,0 +1,129 @@
+//! Jobs that are a command (Java: `ScriptJobExecutor`; manual: "Script Job"): `script.command.line` with the context as JSON
+//! last argument, and the same in the environment.
+
+mod command_line;
+mod process;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elasticjob_core::config::{ConfigError, JobConfig};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+pub(crate) use process::Script as Command;
+
+use super::{Context, ItemExecutor, JobResult, JobType};
+use crate::props::Props;
+
+/// The command.
+const COMMAND_LINE: &str = "props.script.command.line";
+/// `java` asks for Java's literal quotes. By default quotes group words and are then removed.
+const QUOTING: &str = "props.elasticjob.script.quoting";
+/// Between SIGTERM and SIGKILL, when a script is stopped.
+const GRACE: &str = "props.elasticjob.script.grace.milliseconds";
+/// Lines of a run's output that go to the log.
+const LINES: &str = "props.elasticjob.script.output.lines";
+
+/// What is left of a script is killed within this after its grace.
+const KILL_MAX: Duration = Duration::from_secs(1);
+
+/// The job type `SCRIPT`.
+///
+/// | property | default | |
+/// | --- | --- | --- |
+/// | `script.command.line` | required | the command; no shell, no variables |
+/// | `elasticjob.script.quoting` | none | `java`: words with spaces reach the program in literal quotes, as with Java |
+/// | `elasticjob.script.grace.milliseconds` | 2000 | between SIGTERM and SIGKILL; at most 10000 |
+/// | `elasticjob.script.output.lines` | 1000 | lines of a run's output that go to the log, each of 4096 bytes at most |
+#[derive(Debug, Default)]
+pub struct Script;
+
+/// The properties of a script, checked.
+struct Settings {
+    words: Vec<String>,
+    grace: Duration,
+    lines: u64,
+}
+
+impl Settings {
+    fn read(props: &mut Props<'_>, command: &'static str) -> Settings {
+        let java = match props.given(QUOTING) {
+            None => false,
+            Some("java") => true,
+            Some(_) => {
+                props.fault(QUOTING, "expected `java`, or no such property".into());
+                false
+            }
+        };
+        let line = props.given(command).unwrap_or_default();
+        let words = command_line::words(line, java);
+        if let Err(reason) = &words {
+            props.fault(command, format!("expected a command: {reason}"));
+        }
+        let grace = props.millis(GRACE, 0..=10_000, 2_000);
+        Settings { words: words.unwrap_or_default(), grace, lines: props.number(LINES, 0..=1_000_000, 1_000) }
+    }
+}
+
+/// A command of a property that is not the job's own, as that of a listener.
+pub(crate) fn command(props: &mut Props<'_>, key: &'static str) -> Command {
+    let settings = Settings::read(props, key);
+    Command {
+        words: settings.words,
+        last_argument: String::new(),
+        environment: Vec::new(),
+        grace: settings.grace,
+        lines: settings.lines,
+    }
+}
+
+impl JobType for Script {
+    fn name(&self) -> &str {
+        "SCRIPT"
+    }
+
+    fn executor(&self) -> Arc<dyn ItemExecutor> {
+        Arc::new(Script)
+    }
+}
+
+impl ItemExecutor for Script {
+    fn execute(&self, context: Context) -> BoxFuture<'static, JobResult> {
+        async move {
+            let mut props = Props::of(context.config());
+            let mut command = command(&mut props, COMMAND_LINE);
+            if let Some(fault) = props.faults().first() {
+                return Err(fault.to_string().into());
+            }
+            command.last_argument = context.json();
+            command.environment = environment(&context);
+            command.run(context.job_name(), Some(context.item()), context.cancelled()).await
+        }
+        .boxed()
+    }
+
+    fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
+        let mut props = Props::of(config);
+        Settings::read(&mut props, COMMAND_LINE);
+        props.faults()
+    }
+
+    fn grace(&self, config: &JobConfig) -> Duration {
+        Settings::read(&mut Props::of(config), COMMAND_LINE).grace + KILL_MAX
+    }
+}
+
+fn environment(context: &Context) -> Vec<(&'static str, String)> {
+    vec![
+        ("ELASTICJOB_JOB_NAME", context.job_name().to_owned()),
+        ("ELASTICJOB_TASK_ID", context.task_id().to_owned()),
+        ("ELASTICJOB_SHARDING_TOTAL_COUNT", context.sharding_total_count().to_string()),
+        ("ELASTICJOB_JOB_PARAMETER", context.job_parameter().to_owned()),
+        ("ELASTICJOB_SHARDING_ITEM", context.item().to_string()),
+        ("ELASTICJOB_SHARDING_PARAMETER", context.parameter().unwrap_or_default().to_owned()),
+        ("ELASTICJOB_FENCING_TOKEN", context.fencing_token().to_string()),
+        ("ELASTICJOB_DUE_TIME", context.due().to_string()),
+        ("ELASTICJOB_SOURCE", context.source().to_owned()),
+    ]
+}

@@ -1,0 +1,175 @@
+//! Handlers that send messages to people: one a minute and job at the most, with the number of those that were held back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elasticjob_core::config::{ConfigError, JobConfig};
+use elasticjob_core::time::Timestamp;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+
+use super::{ErrorHandler, Failure};
+use crate::clock;
+use crate::props::Props;
+
+/// Seconds between two messages about one job; 0 sends each.
+const INTERVAL: &str = "props.elasticjob.error.handler.interval.seconds";
+/// A message that could not be sent by then is given up.
+const SEND_MAX: Duration = Duration::from_secs(30);
+
+/// Sends one message.
+pub(super) trait Messenger: Send + Sync + 'static {
+    /// The name in `jobErrorHandlerType`.
+    fn name(&self) -> &'static str;
+
+    /// The faults of its properties.
+    fn check(&self, config: &JobConfig) -> Vec<ConfigError>;
+
+    /// Sends it.
+    fn send<'a>(&'a self, config: &'a JobConfig, message: &'a str) -> BoxFuture<'a, Result<(), String>>;
+}
+
+/// A messenger that does not flood.
+pub(super) struct Throttled<M> {
+    messenger: Arc<M>,
+    jobs: Arc<Mutex<HashMap<String, State>>>,
+}
+
+/// What is known of the messages about one job.
+#[derive(Default)]
+struct State {
+    /// Not before this the next one goes.
+    next: Timestamp,
+    /// Failures since the last message, and the latest of them.
+    held_back: u64,
+    latest: String,
+}
+
+impl<M: Messenger> Throttled<M> {
+    pub(super) fn new(messenger: M) -> Throttled<M> {
+        Throttled { messenger: Arc::new(messenger), jobs: Arc::default() }
+    }
+}
+
+fn interval(props: &mut Props<'_>) -> Duration {
+    Duration::from_secs(props.number(INTERVAL, 0..=86_400, 60))
+}
+
+impl<M: Messenger> ErrorHandler for Throttled<M> {
+    fn name(&self) -> &str {
+        self.messenger.name()
+    }
+
+    fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
+        let mut props = Props::of(config);
+        interval(&mut props);
+        let mut faults = self.messenger.check(config);
+        faults.extend(props.faults());
+        faults
+    }
+
+    fn handle<'a>(&'a self, failure: &'a Failure) -> BoxFuture<'a, ()> {
+        async move {
+            tracing::error!(job = failure.job_name(), item = failure.item(), "failed: {failure}");
+            let (now, interval) = (clock::now(), interval(&mut Props::of(failure.config())));
+            let message = message(failure);
+            let turn = self.jobs.lock().entry(failure.job_name().to_owned()).or_default().turn(now, interval, &message);
+            match turn {
+                Turn::Now => send(&*self.messenger, failure.config(), &message).await,
+                Turn::After(wait) => self.send_later(failure.config().clone(), wait, interval),
+                Turn::Held => {}
+            }
+        }
+        .boxed()
+    }
+}
+
+/// When a failure is told.
+#[derive(Debug, PartialEq)]
+enum Turn {
+    Now,
+    /// It waits, and is the first that does.
+    After(Duration),
+    /// It waits with others, in one message.
+    Held,
+}
+
+impl State {
+    fn turn(&mut self, now: Timestamp, interval: Duration, message: &str) -> Turn {
+        if now >= self.next {
+            self.next = now + interval;
+            return Turn::Now;
+        }
+        self.held_back += 1;
+        message.clone_into(&mut self.latest);
+        if self.held_back == 1 { Turn::After(self.next.since(now)) } else { Turn::Held }
+    }
+
+    /// What was held back, in one message: the latest failure, and how many there were beside it.
+    fn held_back(&mut self, now: Timestamp, interval: Duration) -> String {
+        self.next = now + interval;
+        let others = std::mem::take(&mut self.held_back).saturating_sub(1);
+        let latest = std::mem::take(&mut self.latest);
+        if others == 0 { latest } else { format!("{latest}{others} more failures before it were held back.\n") }
+    }
+}
+
+impl<M: Messenger> Throttled<M> {
+    fn send_later(&self, config: JobConfig, wait: Duration, interval: Duration) {
+        let (messenger, jobs) = (Arc::clone(&self.messenger), Arc::clone(&self.jobs));
+        tokio::spawn(async move {
+            clock::sleep(wait).await;
+            let message = jobs.lock().entry(config.name.clone()).or_default().held_back(clock::now(), interval);
+            send(&*messenger, &config, &message).await;
+        });
+    }
+}
+
+async fn send(messenger: &impl Messenger, config: &JobConfig, message: &str) {
+    let (job, name) = (config.name.as_str(), messenger.name());
+    match clock::within(SEND_MAX, messenger.send(config, message)).await {
+        Some(Ok(())) => tracing::info!(job, "a failure was told by {name}"),
+        Some(Err(error)) => tracing::error!(job, "a failure could not be told by {name}: {error}"),
+        None => tracing::error!(job, "a failure could not be told by {name}: no answer within {SEND_MAX:?}"),
+    }
+}
+
+/// Java's sentence, the causes, and where it was.
+fn message(failure: &Failure) -> String {
+    let mut text =
+        format!("Job '{}' exception occur in job processing, caused by {}\n", failure.job_name(), failure.error());
+    let mut cause = failure.error().source();
+    while let Some(error) = cause {
+        text.push_str(&format!("Caused by: {error}\n"));
+        cause = error.source();
+    }
+    let what = failure.item().map_or("a listener".to_owned(), |item| format!("item {item}"));
+    text.push_str(&format!("In {what} on {}, task {}\n", failure.instance(), failure.task_id()));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_within_the_interval_go_in_one_message_with_their_number() {
+        let (mut state, minute) = (State::default(), Duration::from_secs(60));
+        let at = |seconds: u64| Timestamp(1_000_000) + Duration::from_secs(seconds);
+        assert_eq!(state.turn(at(0), minute, "a\n"), Turn::Now);
+        assert_eq!(state.turn(at(1), minute, "b\n"), Turn::After(Duration::from_secs(59)));
+        assert_eq!(state.turn(at(2), minute, "c\n"), Turn::Held);
+        assert_eq!(state.turn(at(3), minute, "d\n"), Turn::Held);
+        assert_eq!(state.held_back(at(60), minute), "d\n2 more failures before it were held back.\n");
+        assert_eq!(state.turn(at(61), minute, "e\n"), Turn::After(Duration::from_secs(59)));
+        assert_eq!(state.held_back(at(120), minute), "e\n");
+        assert_eq!(state.turn(at(180), minute, "f\n"), Turn::Now);
+        assert_eq!(
+            state.turn(at(180), Duration::ZERO, "g\n"),
+            Turn::After(minute),
+            "an interval counts from its message"
+        );
+    }
+}

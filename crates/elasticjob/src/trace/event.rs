@@ -1,0 +1,148 @@
+//! What is told of a run: events with the texts of Java's tables.
+
+use std::sync::Arc;
+
+use elasticjob_core::time::Timestamp;
+use uuid::Uuid;
+
+/// The longest text of the tables, in UTF-16 units as Java counts.
+const TEXT_MAX: usize = 4_000;
+
+/// One event.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TraceEvent {
+    /// An item began, or ended (Java: `JobExecutionEvent`).
+    Execution(Execution),
+    /// The items of a run together (Java: `JobStatusTraceEvent`).
+    Status(Status),
+}
+
+/// The run of one item; told when it begins, and again with its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Execution {
+    /// The same at begin and end.
+    pub id: Uuid,
+    /// The job's name.
+    pub job: Arc<str>,
+    /// Java's id of the task.
+    pub task_id: Arc<str>,
+    /// The name of this host.
+    pub hostname: Arc<str>,
+    /// The server's IP.
+    pub ip: Arc<str>,
+    /// The item.
+    pub item: u32,
+    /// `NORMAL_TRIGGER`, `MISFIRE` or `FAILOVER`.
+    pub source: &'static str,
+    /// When it began.
+    pub start: Timestamp,
+    /// How it ended.
+    pub end: Option<End>,
+}
+
+/// The end of an item's run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct End {
+    /// When.
+    pub at: Timestamp,
+    /// Why it failed, when it has; 4000 characters at most.
+    pub failure: Option<String>,
+}
+
+/// How the items of a run stand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// One for each event.
+    pub id: Uuid,
+    /// The job's name.
+    pub job: Arc<str>,
+    /// Java's id of the task; runs of the same items on the same instance share it.
+    pub task_id: Arc<str>,
+    /// The server's IP.
+    pub ip: Arc<str>,
+    /// The items.
+    pub items: Vec<u32>,
+    /// The state.
+    pub state: State,
+    /// What is to say of it; 4000 characters at most.
+    pub message: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The states of a run (Java: `JobStatusTraceEvent.State`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Its items are known.
+    Staging,
+    /// They begin.
+    Running,
+    /// All have ended well, or none could begin.
+    Finished,
+    /// Some failed.
+    Error,
+}
+
+impl State {
+    /// Java's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Staging => "TASK_STAGING",
+            State::Running => "TASK_RUNNING",
+            State::Finished => "TASK_FINISHED",
+            State::Error => "TASK_ERROR",
+        }
+    }
+}
+
+impl TraceEvent {
+    /// About how much memory it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let text = match self {
+            TraceEvent::Execution(execution) => {
+                execution.end.as_ref().and_then(|end| end.failure.as_ref()).map_or(0, String::len)
+            }
+            TraceEvent::Status(status) => status.message.len() + status.items.len() * size_of::<u32>(),
+        };
+        size_of::<TraceEvent>() + text
+    }
+}
+
+/// Items as Java prints a list.
+pub(super) fn list(items: &[u32]) -> String {
+    let items: Vec<String> = items.iter().map(u32::to_string).collect();
+    format!("[{}]", items.join(", "))
+}
+
+/// A text as long as the tables take it.
+pub(super) fn cut(text: &str) -> String {
+    shortened(text, TEXT_MAX)
+}
+
+/// The first characters, at most so many UTF-16 units. NUL, which PostgreSQL has no place for, is replaced.
+pub(super) fn shortened(text: &str, units: usize) -> String {
+    let mut left = units;
+    let fits = |c: &char| {
+        let room = c.len_utf16() <= left;
+        left = left.saturating_sub(c.len_utf16());
+        room
+    };
+    text.chars().take_while(fits).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_as_java_counts() {
+        assert_eq!(shortened("abc", 3), "abc");
+        assert_eq!(shortened("abcd", 3), "abc");
+        assert_eq!(shortened("a😀b", 3), "a😀");
+        assert_eq!(shortened("aa😀", 3), "aa");
+        assert_eq!(shortened("aa😀b", 3), "aa", "nothing behind what did not fit");
+        assert_eq!(shortened("a\0b", 3), "a\u{fffd}b");
+        assert_eq!(list(&[0, 1]), "[0, 1]");
+        assert_eq!(list(&[]), "[]");
+    }
+}

@@ -1,0 +1,206 @@
+//! Where a database is: our addresses, and those of JDBC.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use url::Url;
+
+use super::{DataSource, Dialect};
+
+/// The forms that are understood, for errors.
+const EXPECTED: &str = "expected sqlite://PATH, postgres://HOST:PORT/NAME or mysql://HOST:PORT/NAME, or a jdbc: address of \
+                        SQLite, PostgreSQL, MySQL or MariaDB";
+
+/// How to connect to a database.
+#[derive(Clone, Debug)]
+pub(super) struct Address {
+    pub(super) options: Options,
+    shown: String,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Options {
+    Sqlite(SqliteConnectOptions),
+    Postgres(PgConnectOptions),
+    Mysql(MySqlConnectOptions),
+}
+
+/// Without user and password.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl Address {
+    /// Reads an address; user and password may stand in it, in its query as JDBC has it, or beside it.
+    pub(super) fn parse(source: &DataSource) -> Result<Address, String> {
+        let text = source.url.strip_prefix("jdbc:").unwrap_or(&source.url);
+        let (scheme, rest) = text.split_once(':').ok_or(EXPECTED)?;
+        if scheme == "sqlite" {
+            return sqlite(rest.strip_prefix("//").unwrap_or(rest));
+        }
+        let dialect = match scheme {
+            "postgres" | "postgresql" => Dialect::Postgres,
+            "mysql" | "mariadb" => Dialect::Mysql,
+            other => return Err(format!("`{other}` is no database that is supported: {EXPECTED}")),
+        };
+        // JDBC allows lists of hosts and other forms that no URL has.
+        let url = Url::parse(&format!("{scheme}:{rest}")).map_err(|e| format!("{e}: {EXPECTED}"))?;
+        let (Some(host), name) = (url.host_str(), url.path().trim_start_matches('/')) else {
+            return Err(format!("it names no host: {EXPECTED}"));
+        };
+        if name.is_empty() {
+            return Err(format!("it names no database: {EXPECTED}"));
+        }
+        let query: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+        let asked = |key: &str| query.iter().find(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| v.clone());
+        let decoded = |text: &str| {
+            url::form_urlencoded::parse(format!("x={}", text.replace('+', "%2B")).as_bytes())
+                .next()
+                .map(|(_, value)| value.into_owned())
+                .unwrap_or_default()
+        };
+        let in_url = Some(url.username()).filter(|u| !u.is_empty()).map(decoded);
+        let user = source.username.clone().or(in_url).or_else(|| asked("user"));
+        let password = source.password.clone().or_else(|| url.password().map(decoded)).or_else(|| asked("password"));
+        let login = (user, password);
+        let name = decoded(name);
+        let port = url.port();
+        let options = match dialect {
+            Dialect::Postgres => postgres(host, port, &name, login, &asked)?,
+            Dialect::Mysql | Dialect::Sqlite => mysql(host, port, &name, login, &asked)?,
+        };
+        let port = port.map(|p| format!(":{p}")).unwrap_or_default();
+        Ok(Address { options, shown: format!("{scheme}://{host}{port}/{name}") })
+    }
+
+    pub(super) fn dialect(&self) -> Dialect {
+        match self.options {
+            Options::Sqlite(_) => Dialect::Sqlite,
+            Options::Postgres(_) => Dialect::Postgres,
+            Options::Mysql(_) => Dialect::Mysql,
+        }
+    }
+}
+
+fn sqlite(path: &str) -> Result<Address, String> {
+    let file = path.split('?').next().unwrap_or_default();
+    if file.is_empty() || file.contains(":memory:") {
+        return Err(format!("it names no file: {EXPECTED}"));
+    }
+    // Other processes may read the file meanwhile.
+    let options = SqliteConnectOptions::new()
+        .filename(file)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Normal)
+        .busy_timeout(Duration::from_secs(10));
+    Ok(Address { options: Options::Sqlite(options), shown: format!("sqlite://{file}") })
+}
+
+type Login = (Option<String>, Option<String>);
+
+fn postgres(
+    host: &str,
+    port: Option<u16>,
+    name: &str,
+    (user, password): Login,
+    asked: &dyn Fn(&str) -> Option<String>,
+) -> Result<Options, String> {
+    let mut options = PgConnectOptions::new_without_pgpass().host(host).port(port.unwrap_or(5_432)).database(name);
+    options = options.application_name("elasticjob");
+    if let Some(user) = &user {
+        options = options.username(user);
+    }
+    if let Some(password) = &password {
+        options = options.password(password);
+    }
+    if let Some(mode) = asked("sslmode") {
+        options = options.ssl_mode(PgSslMode::from_str(&mode).map_err(|e| e.to_string())?);
+    }
+    if let Some(schema) = asked("currentSchema") {
+        options = options.options([("search_path", schema)]);
+    }
+    Ok(Options::Postgres(options))
+}
+
+fn mysql(
+    host: &str,
+    port: Option<u16>,
+    name: &str,
+    (user, password): Login,
+    asked: &dyn Fn(&str) -> Option<String>,
+) -> Result<Options, String> {
+    // Java's driver writes the time as the host shows it: no zone of the session must turn it.
+    let mut options =
+        MySqlConnectOptions::new().host(host).port(port.unwrap_or(3_306)).database(name).timezone(None::<String>);
+    if let Some(user) = &user {
+        options = options.username(user);
+    }
+    if let Some(password) = &password {
+        options = options.password(password);
+    }
+    let plain = asked("useSSL").is_some_and(|ssl| ssl.eq_ignore_ascii_case("false"));
+    let mode = asked("sslMode").or_else(|| asked("ssl-mode")).or_else(|| plain.then(|| "DISABLED".to_owned()));
+    if let Some(mode) = mode {
+        // The words of MariaDB's driver beside those of MySQL's.
+        let word = match mode.to_ascii_lowercase().as_str() {
+            "disable" => "DISABLED".to_owned(),
+            "trust" => "REQUIRED".to_owned(),
+            "verify-ca" => "VERIFY_CA".to_owned(),
+            "verify-full" => "VERIFY_IDENTITY".to_owned(),
+            _ => mode.clone(),
+        };
+        options =
+            options.ssl_mode(MySqlSslMode::from_str(&word).map_err(|_| format!("sslMode `{mode}` is not known"))?);
+    }
+    Ok(Options::Mysql(options))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<Address, String> {
+        Address::parse(&DataSource { url: url.into(), ..DataSource::default() })
+    }
+
+    #[test]
+    fn addresses_of_both_kinds_are_understood_and_shown_without_their_password() {
+        for (url, shown) in [
+            ("sqlite://trace.db", "sqlite://trace.db"),
+            ("sqlite:trace.db", "sqlite://trace.db"),
+            ("jdbc:sqlite:/var/lib/trace.db", "sqlite:///var/lib/trace.db"),
+            ("postgres://u:p%40w@db:5433/trace", "postgres://db:5433/trace"),
+            ("jdbc:postgresql://db/trace?user=u&password=p&sslmode=disable", "postgresql://db/trace"),
+            ("mysql://u:p@db:3307/trace", "mysql://db:3307/trace"),
+            ("jdbc:mysql://db:3306/trace?useSSL=false&serverTimezone=UTC", "mysql://db:3306/trace"),
+            ("jdbc:mariadb://db/trace?sslMode=disable", "mariadb://db/trace"),
+        ] {
+            let address = parse(url).unwrap_or_else(|e| panic!("{url}: {e}"));
+            assert_eq!(address.to_string(), shown, "{url}");
+        }
+        let Options::Postgres(options) = parse("postgres://u@db/trace").expect("an address").options else { panic!() };
+        assert_eq!((options.get_username(), options.get_port(), options.get_database()), ("u", 5432, Some("trace")));
+    }
+
+    #[test]
+    fn what_is_no_database_is_told_with_what_is_expected() {
+        for (url, told) in [
+            ("", "expected sqlite://PATH"),
+            ("jdbc:h2:mem:t", "`h2` is no database that is supported: expected sqlite://PATH"),
+            ("postgres://db", "it names no database"),
+            ("sqlite::memory:", "it names no file"),
+            ("mysql://db:99999/a", "expected sqlite://PATH"),
+            ("jdbc:mysql://db/a?sslMode=maybe", "maybe"),
+        ] {
+            let error = parse(url).expect_err(url);
+            assert!(error.contains(told), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! The statements of the three databases. Tables, columns and their order are Java's.
+
+use std::collections::BTreeMap;
+
+use elasticjob_core::time::Timestamp;
+use uuid::Uuid;
+
+use super::super::event::{list, shortened};
+use super::super::{Execution, Status, TraceEvent};
+
+/// Rows of one statement, at the most: their values stay far below what each database allows.
+const ROWS_MAX: usize = 500;
+/// The longest texts of the columns that a job can fill.
+const TASK_ID_MAX: usize = 255;
+const ITEMS_MAX: usize = 100;
+
+/// A database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Sqlite,
+    Postgres,
+    /// MariaDB too.
+    Mysql,
+}
+
+/// One of Java's two tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Table {
+    Execution,
+    Status,
+}
+
+const EXECUTION_COLUMNS: [&str; 11] = [
+    "id",
+    "job_name",
+    "task_id",
+    "hostname",
+    "ip",
+    "sharding_item",
+    "execution_source",
+    "failure_cause",
+    "is_success",
+    "start_time",
+    "complete_time",
+];
+const STATUS_COLUMNS: [&str; 10] = [
+    "id",
+    "job_name",
+    "original_task_id",
+    "task_id",
+    "slave_id",
+    "execution_type",
+    "sharding_item",
+    "state",
+    "message",
+    "creation_time",
+];
+/// What Java 3.0.4 has in the column that 3.0.5 does not write.
+const SOURCE: &str = "LITE_EXECUTOR";
+
+impl Table {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Table::Execution => "JOB_EXECUTION_LOG",
+            Table::Status => "JOB_STATUS_TRACE_LOG",
+        }
+    }
+
+    /// The column by which rows grow old.
+    pub(super) fn time(self) -> &'static str {
+        match self {
+            Table::Execution => "start_time",
+            Table::Status => "creation_time",
+        }
+    }
+}
+
+/// A value of a statement.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Text(String),
+    OptionalText(Option<String>),
+    Int(i32),
+    Bool(bool),
+    Time(Option<String>),
+}
+
+/// Rows of one table, for one statement.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Rows {
+    table: Table,
+    columns: Vec<&'static str>,
+    rows: Vec<Vec<Value>>,
+}
+
+impl Rows {
+    /// Each row for itself.
+    pub(super) fn apart(&self) -> impl Iterator<Item = Rows> {
+        let alone =
+            |row: &Vec<Value>| Rows { rows: vec![row.clone()], columns: self.columns.clone(), table: self.table };
+        self.rows.iter().map(alone)
+    }
+}
+
+/// The rows of a batch of events. Begin and end of one execution become one row.
+pub(super) fn rows(events: &[TraceEvent], has_source: bool) -> Vec<Rows> {
+    let mut executions: BTreeMap<(Timestamp, Uuid), &Execution> = BTreeMap::new();
+    let mut statuses = Vec::new();
+    for event in events {
+        match event {
+            TraceEvent::Execution(execution) => {
+                let latest = executions.entry((execution.start, execution.id)).or_insert(execution);
+                if execution.end.is_some() {
+                    *latest = execution;
+                }
+            }
+            TraceEvent::Status(status) => statuses.push(status_row(status, has_source)),
+        }
+    }
+    let executions: Vec<Vec<Value>> = executions.into_values().map(execution_row).collect();
+    let mut columns = STATUS_COLUMNS.to_vec();
+    if has_source {
+        columns.insert(5, "source");
+    }
+    let tables = [(Table::Execution, EXECUTION_COLUMNS.to_vec(), executions), (Table::Status, columns, statuses)];
+    let mut found = Vec::new();
+    for (table, columns, rows) in tables {
+        let parts = rows.chunks(ROWS_MAX);
+        found.extend(parts.map(|rows| Rows { table, columns: columns.clone(), rows: rows.to_vec() }));
+    }
+    found
+}
+
+fn execution_row(execution: &Execution) -> Vec<Value> {
+    let failure = execution.end.as_ref().and_then(|end| end.failure.clone());
+    let succeeded = execution.end.as_ref().is_some_and(|end| end.failure.is_none());
+    vec![
+        Value::Text(execution.id.to_string()),
+        Value::Text(execution.job.to_string()),
+        Value::Text(shortened(&execution.task_id, TASK_ID_MAX)),
+        Value::Text(shortened(&execution.hostname, 255)),
+        Value::Text(execution.ip.to_string()),
+        Value::Int(i32::try_from(execution.item).unwrap_or(i32::MAX)),
+        Value::Text(execution.source.to_owned()),
+        Value::OptionalText(failure),
+        Value::Bool(succeeded),
+        Value::Time(Some(time(execution.start))),
+        Value::Time(execution.end.as_ref().map(|end| time(end.at))),
+    ]
+}
+
+fn status_row(status: &Status, has_source: bool) -> Vec<Value> {
+    let mut items = list(&status.items);
+    if items.len() > ITEMS_MAX {
+        items = format!("{}...", &items[..ITEMS_MAX - 3]);
+    }
+    let mut row = vec![
+        Value::Text(status.id.to_string()),
+        Value::Text(status.job.to_string()),
+        Value::Text(String::new()),
+        Value::Text(shortened(&status.task_id, TASK_ID_MAX)),
+        Value::Text(status.ip.to_string()),
+        Value::Text("READY".into()),
+        Value::Text(items),
+        Value::Text(status.state.word().into()),
+        Value::OptionalText(Some(status.message.clone())),
+        Value::Time(Some(time(status.at))),
+    ];
+    if has_source {
+        row.insert(5, Value::Text(SOURCE.into()));
+    }
+    row
+}
+
+/// A moment as the host shows it, as Java's drivers write it: the columns have no zone.
+pub(super) fn time(at: Timestamp) -> String {
+    let moment = jiff::Timestamp::from_millisecond(at.0).unwrap_or_default();
+    let zoned = moment.to_zoned(jiff::tz::TimeZone::system());
+    zoned.strftime("%Y-%m-%d %H:%M:%S.%3f").to_string()
+}
+
+impl Dialect {
+    /// Writes rows; of an execution that is there already the end is written.
+    pub(super) fn write(self, rows: &Rows) -> (String, Vec<Value>) {
+        let mut sql = format!("INSERT INTO {} ({}) VALUES ", rows.table.name(), rows.columns.join(", "));
+        let mut number = 0;
+        for (index, row) in rows.rows.iter().enumerate() {
+            sql.push_str(if index == 0 { "(" } else { ", (" });
+            for (column, value) in row.iter().enumerate() {
+                number += 1;
+                sql.push_str(if column == 0 { "" } else { ", " });
+                match (self, value) {
+                    (Dialect::Postgres, Value::Time(_)) => sql.push_str(&format!("${number}::text::timestamp")),
+                    (Dialect::Postgres, _) => sql.push_str(&format!("${number}")),
+                    (Dialect::Sqlite | Dialect::Mysql, _) => sql.push('?'),
+                }
+            }
+            sql.push(')');
+        }
+        sql.push_str(match (rows.table, self) {
+            // A batch whose answer was lost comes again; a row that has its end keeps it.
+            (Table::Execution, Dialect::Mysql) => {
+                " ON DUPLICATE KEY UPDATE \
+                 is_success = IF(VALUES(complete_time) IS NULL, is_success, VALUES(is_success)), \
+                 failure_cause = IF(VALUES(complete_time) IS NULL, failure_cause, VALUES(failure_cause)), \
+                 complete_time = IF(VALUES(complete_time) IS NULL, complete_time, VALUES(complete_time))"
+            }
+            (Table::Execution, Dialect::Postgres | Dialect::Sqlite) => {
+                " ON CONFLICT (id) DO UPDATE SET is_success = excluded.is_success, \
+                 failure_cause = excluded.failure_cause, complete_time = excluded.complete_time \
+                 WHERE excluded.complete_time IS NOT NULL"
+            }
+            (Table::Status, Dialect::Mysql) => " ON DUPLICATE KEY UPDATE state = VALUES(state)",
+            (Table::Status, Dialect::Postgres | Dialect::Sqlite) => " ON CONFLICT (id) DO NOTHING",
+        });
+        (sql, rows.rows.iter().flatten().cloned().collect())
+    }
+
+    /// Asks for the names of a table's columns; none when it is not there.
+    pub(super) fn columns(self, table: Table) -> String {
+        let name = table.name();
+        match self {
+            Dialect::Sqlite => format!("SELECT name FROM pragma_table_info('{name}')"),
+            Dialect::Postgres => format!(
+                "SELECT column_name::text FROM information_schema.columns \
+                 WHERE table_schema = ANY (current_schemas(false)) AND lower(table_name) = lower('{name}')"
+            ),
+            Dialect::Mysql => format!(
+                "SELECT CAST(column_name AS CHAR) FROM information_schema.columns \
+                 WHERE table_schema = DATABASE() AND table_name = '{name}'"
+            ),
+        }
+    }
+
+    /// Creates a table with its index.
+    pub(super) fn create(self, table: Table) -> Vec<String> {
+        let (int, flag) = match self {
+            Dialect::Postgres => ("INT", "BOOLEAN"),
+            Dialect::Sqlite | Dialect::Mysql => ("INT", "INT"),
+        };
+        let columns = match table {
+            Table::Execution => format!(
+                "id VARCHAR(40) NOT NULL, job_name VARCHAR(100) NOT NULL, task_id VARCHAR(255) NOT NULL, \
+                 hostname VARCHAR(255) NOT NULL, ip VARCHAR(50) NOT NULL, sharding_item {int} NOT NULL, \
+                 execution_source VARCHAR(20) NOT NULL, failure_cause VARCHAR(4000) NULL, is_success {flag} NOT NULL, \
+                 start_time TIMESTAMP NULL, complete_time TIMESTAMP NULL"
+            ),
+            // Java 3.0.4 writes `source` and 3.0.5 does not: both must be able to insert.
+            Table::Status => format!(
+                "id VARCHAR(40) NOT NULL, job_name VARCHAR(100) NOT NULL, original_task_id VARCHAR(255) NOT NULL, \
+                 task_id VARCHAR(255) NOT NULL, slave_id VARCHAR(50) NOT NULL, \
+                 source VARCHAR(50) NULL DEFAULT '{SOURCE}', execution_type VARCHAR(20) NOT NULL, \
+                 sharding_item VARCHAR(100) NOT NULL, state VARCHAR(20) NOT NULL, message VARCHAR(4000) NULL, \
+                 creation_time TIMESTAMP NULL"
+            ),
+        };
+        let name = table.name();
+        let mut statements = vec![match self {
+            Dialect::Sqlite | Dialect::Postgres => {
+                format!("CREATE TABLE IF NOT EXISTS {name} ({columns}, PRIMARY KEY (id))")
+            }
+            // Java's statement: a number of the row as its key.
+            Dialect::Mysql => {
+                let unique = if table == Table::Execution { ", UNIQUE KEY id (id)" } else { "" };
+                format!(
+                    "CREATE TABLE IF NOT EXISTS {name} (auto_id INT NOT NULL AUTO_INCREMENT, {columns}, \
+                     PRIMARY KEY (auto_id){unique}) ENGINE = InnoDB"
+                )
+            }
+        }];
+        let index = |on: &str| format!("INDEX TASK_ID_STATE_INDEX ON {name} ({on})");
+        match (self, table) {
+            (Dialect::Mysql, Table::Status) => statements.push(format!("CREATE {}", index("task_id(128), state"))),
+            (Dialect::Postgres, Table::Status) => statements.push(format!("CREATE {}", index("task_id, state"))),
+            (Dialect::Sqlite, Table::Status) => statements.push(format!("CREATE {}", index("task_id, state"))),
+            (_, Table::Execution) => {}
+        }
+        if self == Dialect::Sqlite {
+            // Nobody but us writes this file: old rows are found by an index.
+            statements.push(format!("CREATE INDEX {name}_TIME_INDEX ON {name} ({})", table.time()));
+        }
+        statements
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{End, State};
+    use super::*;
+
+    fn execution(number: u128, end: Option<Option<&str>>) -> TraceEvent {
+        TraceEvent::Execution(Execution {
+            id: Uuid::from_u128(number),
+            job: "j".into(),
+            task_id: "t".into(),
+            hostname: "h".into(),
+            ip: "10.0.0.1".into(),
+            item: 2,
+            source: "NORMAL_TRIGGER",
+            start: Timestamp(1_000),
+            end: end.map(|failure| End { at: Timestamp(2_000), failure: failure.map(str::to_owned) }),
+        })
+    }
+
+    #[test]
+    fn begin_and_end_of_one_batch_are_one_row() {
+        let events =
+            [execution(1, None), execution(2, None), execution(1, Some(None)), execution(3, Some(Some("why")))];
+        let batches = rows(&events, true);
+        assert_eq!(batches.len(), 1);
+        let short = |row: &Vec<Value>| (row[7].clone(), row[8].clone(), row[10] == Value::Time(None));
+        let found: Vec<_> = batches[0].rows.iter().map(short).collect();
+        let failed = Value::OptionalText(Some("why".into()));
+        assert_eq!(
+            found,
+            [
+                (Value::OptionalText(None), Value::Bool(true), false),
+                (Value::OptionalText(None), Value::Bool(false), true),
+                (failed, Value::Bool(false), false),
+            ]
+        );
+        for dialect in [Dialect::Sqlite, Dialect::Postgres, Dialect::Mysql] {
+            let (sql, values) = dialect.write(&batches[0]);
+            assert_eq!(values.len(), 33);
+            let marks = sql.matches('?').count() + sql.matches('$').count();
+            assert_eq!(marks, 33, "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_status_fits_its_columns_and_has_a_source_where_there_is_one() {
+        let status = TraceEvent::Status(Status {
+            id: Uuid::from_u128(1),
+            job: "j".into(),
+            task_id: "t".repeat(300).into(),
+            ip: "10.0.0.1".into(),
+            items: (0..200).collect(),
+            state: State::Staging,
+            message: "m".into(),
+            at: Timestamp(0),
+        });
+        for has_source in [false, true] {
+            let batches = rows(std::slice::from_ref(&status), has_source);
+            let row = &batches[0].rows[0];
+            assert_eq!(batches[0].columns.len(), row.len());
+            assert_eq!(batches[0].columns.contains(&"source"), has_source);
+            let text = |column: &str| {
+                let index = batches[0].columns.iter().position(|c| *c == column).expect("a column");
+                match &row[index] {
+                    Value::Text(text) => text.clone(),
+                    other => panic!("{other:?}"),
+                }
+            };
+            assert_eq!(text("task_id").len(), 255);
+            assert_eq!(text("sharding_item").len(), 100);
+            assert!(text("sharding_item").ends_with("..."));
+            assert_eq!(text("state"), "TASK_STAGING");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `RDB`: the trace in a database, in the tables of Java's `elasticjob-tracing-rdb`. Only this folder knows SQL.
+
+mod address;
+mod connection;
+mod dialect;
+mod retain;
+
+use std::time::Duration;
+
+use elasticjob_core::time::Timestamp;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::{DataSource, Retention, TraceError, TraceEvent, TraceSink, TraceStorage};
+use crate::clock;
+use address::Address;
+use connection::{Connection, Trouble};
+use dialect::{Dialect, Rows, Table};
+
+/// Longest wait for a connection, and for one batch.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+const BATCH_MAX: Duration = Duration::from_secs(60);
+
+/// The storage `RDB` (Java: `RDBTracingListenerConfiguration`): SQLite, PostgreSQL, MySQL and MariaDB.
+///
+/// The tables JOB_EXECUTION_LOG and JOB_STATUS_TRACE_LOG are created when they are missing, with Java's columns; of tables
+/// that are there the list of columns is read, since Java's generations differ in one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rdb;
+
+impl TraceStorage for Rdb {
+    fn name(&self) -> &str {
+        "RDB"
+    }
+
+    fn open(&self, source: &DataSource, retention: Retention) -> Result<Box<dyn TraceSink>, String> {
+        let address = Address::parse(source)?;
+        let keep = retain::Keep::of(retention, address.dialect());
+        Ok(Box::new(Sink { address, open: None, keep, cleaned: Timestamp(0) }))
+    }
+}
+
+struct Sink {
+    address: Address,
+    open: Option<Open>,
+    keep: retain::Keep,
+    cleaned: Timestamp,
+}
+
+/// A connection, and what the tables behind it are like.
+struct Open {
+    connection: Connection,
+    /// Whether the status table has Java 3.0.4's column `source`.
+    has_source: bool,
+}
+
+impl TraceSink for Sink {
+    fn write<'a>(&'a mut self, events: &'a [TraceEvent]) -> BoxFuture<'a, Result<(), TraceError>> {
+        async move {
+            let mut open = match self.open.take() {
+                Some(open) => open,
+                None => {
+                    let opened = clock::within(CONNECT_MAX, Open::new(&self.address)).await;
+                    opened.unwrap_or_else(|| Err(away(format!("no connection within {CONNECT_MAX:?}"))))?
+                }
+            };
+            let work = async {
+                let written = open.write(events).await;
+                if clock::now().since(self.cleaned) > retain::INTERVAL && !matches!(written, Err(TraceError::Away(_))) {
+                    self.cleaned = clock::now();
+                    if let Err(error) = retain::clean(&mut open.connection, self.keep, clock::now()).await {
+                        tracing::error!("old rows of the event trace in {} were not deleted: {error}", self.address);
+                    }
+                }
+                written
+            };
+            let written = clock::within(BATCH_MAX, work).await;
+            let written = written.unwrap_or_else(|| Err(away(format!("no answer within {BATCH_MAX:?}"))));
+            // A connection that has failed is not used again.
+            if !matches!(written, Err(TraceError::Away(_))) {
+                self.open = Some(open);
+            }
+            written
+        }
+        .boxed()
+    }
+
+    fn describe(&self) -> String {
+        self.address.to_string()
+    }
+}
+
+fn away(reason: impl ToString) -> TraceError {
+    TraceError::Away(reason.to_string())
+}
+
+impl Open {
+    async fn new(address: &Address) -> Result<Open, TraceError> {
+        let mut connection = Connection::open(address).await.map_err(away)?;
+        let dialect = connection.dialect();
+        for table in [Table::Execution, Table::Status] {
+            let columns = connection.texts(dialect.columns(table)).await.map_err(away)?;
+            if columns.is_empty() {
+                create(&mut connection, table).await?;
+            }
+        }
+        let columns = connection.texts(dialect.columns(Table::Status)).await.map_err(away)?;
+        let has_source = columns.iter().any(|column| column.eq_ignore_ascii_case("source"));
+        Ok(Open { connection, has_source })
+    }
+
+    async fn write(&mut self, events: &[TraceEvent]) -> Result<(), TraceError> {
+        let batches = dialect::rows(events, self.has_source);
+        match self.write_together(&batches).await {
+            Ok(()) => Ok(()),
+            Err(Trouble::Away(reason)) => Err(away(reason)),
+            Err(Trouble::Refused(_)) => self.write_apart(&batches).await,
+        }
+    }
+
+    async fn write_together(&mut self, batches: &[Rows]) -> Result<(), Trouble> {
+        self.connection.execute("BEGIN".into(), &[]).await?;
+        let written = async {
+            for rows in batches {
+                let (sql, values) = self.connection.dialect().write(rows);
+                self.connection.execute(sql, &values).await?;
+            }
+            self.connection.execute("COMMIT".into(), &[]).await
+        };
+        let written = written.await;
+        if matches!(written, Err(Trouble::Refused(_))) {
+            self.connection.execute("ROLLBACK".into(), &[]).await?;
+        }
+        written
+    }
+
+    /// Row by row, since one that cannot be written must not take the others with it.
+    async fn write_apart(&mut self, batches: &[Rows]) -> Result<(), TraceError> {
+        let (mut refused, mut first) = (0, None);
+        for row in batches.iter().flat_map(Rows::apart) {
+            let (sql, values) = self.connection.dialect().write(&row);
+            match self.connection.execute(sql, &values).await {
+                Ok(()) => {}
+                Err(Trouble::Refused(reason)) => {
+                    refused += 1;
+                    first.get_or_insert(reason);
+                }
+                Err(Trouble::Away(reason)) => return Err(away(reason)),
+            }
+        }
+        first.map_or(Ok(()), |reason| Err(TraceError::Refused { events: refused, reason }))
+    }
+}
+
+/// Creates a table. Another instance may do the same at the same moment: what counts is that it is there then.
+async fn create(connection: &mut Connection, table: Table) -> Result<(), TraceError> {
+    let dialect = connection.dialect();
+    for sql in dialect.create(table) {
+        if let Err(error) = connection.execute(sql, &[]).await {
+            let columns = connection.texts(dialect.columns(table)).await.map_err(away)?;
+            if columns.is_empty() {
+                return Err(away(format!("table {} cannot be created: {error}", table.name())));
+            }
+            tracing::debug!("creating {}: {error}", table.name());
+        }
+    }
+    Ok(())
+}
+
+/// The databases, for the check of a file: what is wrong with a data source, if anything.
+///
+/// # Errors
+///
+/// The address is not one of a database that is supported.
+pub fn check(source: &DataSource) -> Result<(), String> {
+    Address::parse(source).map(drop)
+}

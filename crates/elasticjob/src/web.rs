@@ -1,0 +1,130 @@
+//! HTTP clients, shared by those who ask for the same settings, and answers that are read up to a bound.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reqwest::{Certificate, Client, Response, redirect};
+
+use crate::clock;
+use crate::props::Props;
+
+/// A file of certificates (PEM) that are trusted beside the system's.
+const CA_FILE: &str = "props.elasticjob.http.ca.file";
+/// Of an answer so much is read; the rest is not waited for.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// An answer that comes in drops is given up after so many read time-outs.
+const READ_TIMEOUTS_MAX: u32 = 10;
+/// Of a body so many characters are told.
+const BODY_CHARS_TOLD: usize = 300;
+/// As the JDK has it.
+const REDIRECTS_MAX: usize = 20;
+/// Clients, each with its connections, that are kept.
+const CLIENTS_MAX: usize = 64;
+
+/// What requests of one client have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Connecting {
+    pub(crate) connect_timeout: Duration,
+    pub(crate) read_timeout: Duration,
+    ca_file: Option<String>,
+}
+
+impl Connecting {
+    /// Reads the time-outs from those properties; by default they are Java's, 3 and 5 seconds.
+    pub(crate) fn read(props: &mut Props<'_>, connect: &'static str, read: &'static str) -> Connecting {
+        let ca_file = props.text(CA_FILE).map(str::to_owned);
+        if let Some(Err(reason)) = ca_file.as_deref().map(certificates) {
+            props.fault(CA_FILE, format!("expected a file of certificates: {reason}"));
+        }
+        Connecting {
+            connect_timeout: props.millis(connect, 1..=3_600_000, 3_000),
+            read_timeout: props.millis(read, 1..=3_600_000, 5_000),
+            ca_file,
+        }
+    }
+}
+
+fn certificates(file: &str) -> Result<Vec<Certificate>, String> {
+    let text = std::fs::read(file).map_err(|e| e.to_string())?;
+    let found = Certificate::from_pem_bundle(&text).map_err(|e| chain(&e))?;
+    if found.is_empty() { Err("it holds none".into()) } else { Ok(found) }
+}
+
+/// The clients of this process. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clients(Arc<Mutex<HashMap<Connecting, Client>>>);
+
+impl Clients {
+    /// The client with these settings, with its connections of before.
+    pub(crate) fn get(&self, connecting: &Connecting) -> Result<Client, String> {
+        if let Some(client) = self.0.lock().get(connecting) {
+            return Ok(client.clone());
+        }
+        let same_scheme = redirect::Policy::custom(|attempt| {
+            let before = attempt.previous().last().map(|url| url.scheme().to_owned());
+            if attempt.previous().len() > REDIRECTS_MAX || before.is_some_and(|b| b != attempt.url().scheme()) {
+                attempt.stop()
+            } else {
+                attempt.follow()
+            }
+        });
+        let mut builder = Client::builder()
+            .connect_timeout(connecting.connect_timeout)
+            .read_timeout(connecting.read_timeout)
+            .redirect(same_scheme)
+            .user_agent(concat!("elasticjob/", env!("CARGO_PKG_VERSION")));
+        if let Some(file) = &connecting.ca_file {
+            builder = builder.tls_certs_merge(certificates(file)?);
+        }
+        let client = builder.build().map_err(|e| format!("no HTTP client: {}", chain(&e)))?;
+        let mut clients = self.0.lock();
+        if clients.len() >= CLIENTS_MAX {
+            clients.clear();
+        }
+        clients.insert(connecting.clone(), client.clone());
+        Ok(client)
+    }
+}
+
+/// Reads the body up to its bound. A longer one is told and not waited for: its connection is closed.
+pub(crate) async fn body(mut response: Response, connecting: &Connecting) -> Result<String, String> {
+    let limit = connecting.read_timeout * READ_TIMEOUTS_MAX;
+    let reading = async {
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|e| chain(&e))? {
+            let room = BODY_BYTES_MAX - body.len();
+            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if chunk.len() > room {
+                let from = response.url().host_str().unwrap_or_default();
+                tracing::warn!("the answer of {from} is longer than {BODY_BYTES_MAX} bytes: the rest is not read");
+                break;
+            }
+        }
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    };
+    clock::within(limit, reading).await.unwrap_or_else(|| Err(format!("no end of the answer within {limit:?}")))
+}
+
+/// The start of a body, for people.
+pub(crate) fn start_of(body: &str) -> String {
+    let body = body.trim();
+    match body.char_indices().nth(BODY_CHARS_TOLD) {
+        Some((end, _)) => format!("{}…", &body[..end]),
+        None if body.is_empty() => "no body".to_owned(),
+        None => body.to_owned(),
+    }
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let _ = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    text
+}

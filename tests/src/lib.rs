@@ -1,14 +1,18 @@
 //! Starts what the tests need: ZooKeeper servers, agents of ours, Java instances, links that can be cut. Each has its
 //! data in a temporary folder and free ports, and ends with its value.
 
+mod database;
 mod journal;
 mod process;
 mod proxy;
+mod server;
 mod wait;
 mod zookeeper;
 
+pub use database::{Database, PASSWORD, USER, sqlite_rows};
 pub use journal::{Journal, Run};
 pub use process::{Process, agent, command, java, java_output, output};
 pub use proxy::Proxy;
+pub use server::{Server, Speech};
 pub use wait::{eventually, pause, wall_clock_millis};
 pub use zookeeper::{Ensemble, ZooKeeper, free_port};

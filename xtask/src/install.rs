@@ -11,10 +11,14 @@ use crate::{run, run_in, tell};
 type Package = (&'static str, fn() -> bool);
 
 /// Debian packages, each with a test of whether it is there.
-const PACKAGES: [Package; 3] = [
+const PACKAGES: [Package; 6] = [
     ("openjdk-17-jdk-headless", || answers("javac", "-version")),
     ("maven", || answers("mvn", "--version")),
     ("zookeeper", || Path::new("/usr/share/java/zookeeper.jar").exists()),
+    ("postgresql", || Path::new("/usr/lib/postgresql").exists()),
+    ("mariadb-server", || Path::new("/usr/sbin/mariadbd").exists()),
+    // Debian's own Python with it, which runs the tests' web server too.
+    ("python3-aiosmtpd", || Path::new("/usr/lib/python3/dist-packages/aiosmtpd").exists()),
 ];
 
 fn answers(program: &str, argument: &str) -> bool {
@@ -31,14 +35,14 @@ pub(crate) fn servers() -> anyhow::Result<()> {
     if !Path::new("/etc/debian_version").exists() || !answers("apt-get", "--version") {
         bail!("these are missing, and this is no Debian to install them on: {}", missing.join(" "));
     }
-    let install = ["install", "--yes", "--no-install-recommends"];
-    if is_root() {
-        run("apt-get", &["update", "--quiet"])?;
-        run("apt-get", &[&install[..], &missing].concat())?;
-    } else {
-        run("sudo", &["apt-get", "update", "--quiet"])?;
-        run("sudo", &[&["apt-get"], &install[..], &missing].concat())?;
+    // No questions, and the databases are not started as services: the tests start their own.
+    let mut apt = vec!["env", "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", "apt-get"];
+    if !is_root() {
+        apt.insert(0, "sudo");
     }
+    let (program, apt) = (apt[0], &apt[1..]);
+    run(program, &[apt, &["update", "--quiet"]].concat())?;
+    run(program, &[apt, &["install", "--yes", "--no-install-recommends"], &missing].concat())?;
     match PACKAGES.iter().find(|(_, there)| !there()) {
         Some((name, _)) => bail!("{name} was installed, and is not found all the same"),
         None => Ok(()),

@@ -4,10 +4,16 @@
 mod commands;
 mod conformance;
 mod damage;
+mod handlers;
 mod kills;
 mod links;
+mod listeners;
 mod mixed;
+mod once;
 mod quartz;
+mod tracing;
+mod types;
+mod ways;
 mod znodes;
 
 use std::path::{Path, PathBuf};

@@ -17,7 +17,7 @@ use crate::props::Props;
 /// Seconds between two messages about one job; 0 sends each.
 const INTERVAL: &str = "props.elasticjob.error.handler.interval.seconds";
 /// A message that could not be sent by then is given up.
-const SEND_MAX: Duration = Duration::from_secs(30);
+const SEND_MAX: Duration = Duration::from_secs(15);
 
 /// Sends one message.
 pub(super) trait Messenger: Send + Sync + 'static {
@@ -98,7 +98,7 @@ enum Turn {
 
 impl State {
     fn turn(&mut self, now: Timestamp, interval: Duration, message: &str) -> Turn {
-        if now >= self.next {
+        if now >= self.next && self.held_back == 0 {
             self.next = now + interval;
             return Turn::Now;
         }
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(state.turn(at(0), minute, "a\n"), Turn::Now);
         assert_eq!(state.turn(at(1), minute, "b\n"), Turn::After(Duration::from_secs(59)));
         assert_eq!(state.turn(at(2), minute, "c\n"), Turn::Held);
-        assert_eq!(state.turn(at(3), minute, "d\n"), Turn::Held);
+        assert_eq!(state.turn(at(60), minute, "d\n"), Turn::Held, "the message of those before it is about to go");
         assert_eq!(state.held_back(at(60), minute), "d\n2 more failures before it were held back.\n");
         assert_eq!(state.turn(at(61), minute, "e\n"), Turn::After(Duration::from_secs(59)));
         assert_eq!(state.held_back(at(120), minute), "e\n");

@@ -1,0 +1,220 @@
+//! Listeners around a run, by the agent and by the library.
+
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use elasticjob::{DistributeOnce, ErrorHandler, Failure, JobResult, ListenedRun, Listener, OnceListener, Plugins};
+use elasticjob_tests::eventually;
+
+use crate::ways::{BOTH, Job, connect};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn lines(file: &Path) -> Vec<String> {
+    std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// A job whose items and listeners write lines into one file.
+fn writing(folder: &Path, items: u32) -> (Job, std::path::PathBuf) {
+    let (out, script) = (folder.join("out"), folder.join("write.sh"));
+    std::fs::write(&script, format!("echo \"$1 $ELASTICJOB_SHARDING_ITEMS|$ELASTICJOB_FAILED_ITEMS\" >> {}\n[ \"$1$ELASTICJOB_SHARDING_ITEM\" != item1 ]", out.display()))
+        .expect("a script");
+    let command = |word: &str| format!("sh {} {word}", script.display());
+    let job = Job::new("SCRIPT", items)
+        .handler("IGNORE")
+        .prop("script.command.line", command("item"))
+        .prop("elasticjob.listener.before.command.line", command("before"))
+        .prop("elasticjob.listener.after.command.line", command("after"))
+        .prop("elasticjob.listener.started.command.line", command("started"))
+        .prop("elasticjob.listener.completed.command.line", command("completed"));
+    (job, out)
+}
+
+#[test]
+fn commands_are_run_before_and_after_each_run() {
+    for way in BOTH {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (job, out) = writing(folder.path(), 2);
+        let _running = job.listener("SCRIPT").start(way, folder.path());
+        let lines = eventually("three runs", PATIENCE, || Some(lines(&out)).filter(|l| l.len() >= 12));
+        for run in lines[..12].chunks(4) {
+            assert_eq!(run, ["before 0,1|", "item |", "item |", "after 0,1|1"], "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn the_distribute_once_command_is_run_once_for_all_items() {
+    for way in BOTH {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (job, out) = writing(folder.path(), 3);
+        let _running = job.listener("DISTRIBUTE_ONCE").start(way, folder.path());
+        let lines = eventually("three runs", PATIENCE, || Some(lines(&out)).filter(|l| l.len() >= 15));
+        for run in lines[..15].chunks(5) {
+            assert_eq!(run, ["started 0,1,2|", "item |", "item |", "item |", "completed 0,1,2|1"], "{way:?}");
+        }
+    }
+}
+
+type Log = Arc<Mutex<Vec<String>>>;
+type Ready<'a> = Pin<Box<dyn Future<Output = JobResult> + Send + 'a>>;
+
+/// Writes down its calls; fails before the first run and panics after it.
+struct Writes {
+    name: &'static str,
+    order: i32,
+    log: Log,
+    broken: bool,
+}
+
+impl Writes {
+    fn call(&self, moment: &str, run: &ListenedRun) -> JobResult {
+        let items: Vec<(u32, &str)> = run.items().into_iter().collect();
+        let mut log = self.log.lock().expect("a lock");
+        log.push(format!("{} {moment} {items:?} {:?}", self.name, run.failed()));
+        let first = log.len() < 6;
+        drop(log);
+        match (self.broken && first, moment) {
+            (true, "before") => Err("it does not like it".into()),
+            (true, _) => panic!("it does not like it at all"),
+            (false, _) => Ok(()),
+        }
+    }
+}
+
+impl Listener for Writes {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn order(&self) -> i32 {
+        self.order
+    }
+
+    fn before<'a>(&'a self, run: &'a ListenedRun) -> Ready<'a> {
+        Box::pin(async move { self.call("before", run) })
+    }
+
+    fn after<'a>(&'a self, run: &'a ListenedRun) -> Ready<'a> {
+        Box::pin(async move { self.call("after", run) })
+    }
+}
+
+struct Collect(Log);
+
+impl ErrorHandler for Collect {
+    fn name(&self) -> &str {
+        "COLLECT"
+    }
+
+    fn handle<'a>(&'a self, failure: &'a Failure) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        self.0.lock().expect("a lock").push(format!("{:?} {failure}", failure.item()));
+        Box::pin(async {})
+    }
+}
+
+#[test]
+fn listeners_of_ones_own_are_called_by_their_order_and_their_failures_are_handled() {
+    let (log, failures): (Log, Log) = Default::default();
+    let writes = |name, order, broken| Writes { name, order, log: Arc::clone(&log), broken };
+    let plugins = Plugins::default()
+        .listener(writes("LATE", 7, false))
+        .listener(writes("EARLY", -1, true))
+        .error_handler_type(Collect(Arc::clone(&failures)));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let ran = Arc::clone(&log);
+    let _handle = runtime.block_on(async {
+        let job = Job::new("closure", 1).listener("LATE").listener("early").handler("COLLECT").described();
+        let job = job.simple(move |context| {
+            ran.lock().expect("a lock").push(format!("item {}", context.item()));
+            async { Ok(()) }
+        });
+        job.start(&connect(plugins)).await.expect("starts")
+    });
+    let log = eventually("two runs", PATIENCE, || {
+        Some(log.lock().expect("a lock").clone()).filter(|lines| lines.len() >= 10)
+    });
+    let items = r#"[(0, "Zürich")] []"#;
+    for run in log[..10].chunks(5) {
+        let calls = [("EARLY before"), ("LATE before")].map(|call| format!("{call} {items}"));
+        assert_eq!(run[..2], calls);
+        assert_eq!(run[2], "item 0");
+        assert_eq!(run[3..], [("EARLY after"), ("LATE after")].map(|call| format!("{call} {items}")));
+    }
+    let failures = eventually("both failures", PATIENCE, || {
+        Some(failures.lock().expect("a lock").clone()).filter(|lines| lines.len() >= 2)
+    });
+    assert_eq!(
+        failures,
+        [
+            "None listener `EARLY`, before the run: it does not like it",
+            "None listener `EARLY`, after the run: the job panicked: it does not like it at all",
+        ]
+    );
+    runtime.shutdown_background();
+}
+
+struct Once(Log);
+
+impl OnceListener for Once {
+    fn name(&self) -> &str {
+        "ONCE"
+    }
+
+    fn all_started<'a>(&'a self, run: &'a ListenedRun) -> Ready<'a> {
+        self.0.lock().expect("a lock").push(format!("started {}", run.due()));
+        Box::pin(async { Ok(()) })
+    }
+
+    fn all_completed<'a>(&'a self, run: &'a ListenedRun) -> Ready<'a> {
+        self.0.lock().expect("a lock").push(format!("completed {}", run.due()));
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// One of three items is disabled: its firing never has all of them.
+#[test]
+fn a_listener_that_waits_in_vain_times_out_and_the_items_run() {
+    let (log, failures): (Log, Log) = Default::default();
+    let limit = Duration::from_millis(300);
+    let plugins = Plugins::default()
+        .listener(DistributeOnce::new(Once(Arc::clone(&log)), limit, limit))
+        .error_handler_type(Collect(Arc::clone(&failures)));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let connection = runtime.block_on(async {
+        let connection = connect(plugins);
+        let ran = Arc::clone(&log);
+        let job = Job::new("closure", 3).listener("ONCE").handler("COLLECT").described().simple(move |context| {
+            ran.lock().expect("a lock").push(format!("item {}", context.item()));
+            async { Ok(()) }
+        });
+        job.start(&connection).await.expect("starts");
+        connection
+    });
+    eventually("a firing with all items", PATIENCE, || {
+        log.lock().expect("a lock").iter().any(|l| l.starts_with("completed")).then_some(())
+    });
+    assert!(failures.lock().expect("a lock").is_empty());
+    runtime.block_on(async {
+        let registry = Arc::clone(connection.registry());
+        let elasticjob::registry::Link::Up { session, .. } = *registry.link().borrow() else { panic!("no link") };
+        let ops = vec![elasticjob_core::tree::Op::create("/watched/sharding/1/disabled", "")];
+        registry.commit(session, ops).await;
+    });
+    let told = eventually("both time-outs", PATIENCE, || {
+        let told = failures.lock().expect("a lock").clone();
+        (told.iter().any(|t| t.contains("completed")) && told.iter().any(|t| t.contains("started"))).then_some(told)
+    });
+    let started = "None listener `ONCE`, before the run: waiting for all items to be started (time-out 300 ms): \
+                   only items [0, 2] of 3 came in time";
+    assert!(told.iter().any(|t| t == started), "{told:?}");
+    log.lock().expect("a lock").clear();
+    eventually("items run on without it", PATIENCE, || {
+        let log = log.lock().expect("a lock");
+        (log.iter().filter(|l| *l == "item 2").count() >= 2).then_some(())
+    });
+    assert!(log.lock().expect("a lock").iter().all(|l| l.starts_with("item")), "{log:?}");
+    runtime.shutdown_background();
+}

@@ -1,7 +1,7 @@
 //! The workload of the comparison: `key=value` arguments, the same as of `bench/java`.
 //!
 //! `mode=schedule|oneoff jobs=N shards=N cron=… sleep=MS failover=B monitor=B misfire=B seconds=N session=MS zk=HOST:PORT
-//! ns=NAME out=FILE n=N`. Writes `started jobs=N ms=N pid=N`, for each item run `run START_US END_US JOB ITEM PID`, at the
+//! ns=NAME out=FILE n=N`, and ours alone `trace=ADDRESS`, a database for the event trace. Writes `started jobs=N ms=N pid=N`, for each item run `run START_US END_US JOB ITEM PID`, at the
 //! end `count N`; in one-off mode `oneoff n=N shards=N per_s=F p50_us=N p99_us=N`.
 
 use std::collections::HashMap;
@@ -10,12 +10,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use elasticjob::registry::Connection;
-use elasticjob::{Context, Job, JobResult, OneOffJob, ScheduleJob};
+use elasticjob::{Context, Job, JobResult, OneOffJob, ScheduleJob, TraceSettings};
+use sqlx::Connection as _;
 use tokio::sync::mpsc;
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "mode", "jobs", "shards", "cron", "sleep", "failover", "monitor", "misfire", "seconds", "session", "zk", "ns",
-    "out", "n",
+    "out", "n", "trace",
 ];
 
 struct Settings(HashMap<String, String>);
@@ -91,6 +92,10 @@ async fn main() -> anyhow::Result<()> {
         }
     };
     let connection = elasticjob::registry::connect(&registry).await?;
+    match settings.text("trace", "").as_str() {
+        "" => {}
+        url => connection.trace(Some(TraceSettings::rdb(url)))?,
+    }
     let (sender, mut ran) = mpsc::unbounded_channel();
     let shards = u32::try_from(settings.number("shards", 1)?)?;
     let jobs = usize::try_from(settings.number("jobs", 1)?)?;
@@ -128,9 +133,24 @@ async fn main() -> anyhow::Result<()> {
     out.flush()?;
 
     if one_off {
-        return execute_many(&settings, &handles[0], shards, &mut ran, &mut *out).await;
+        execute_many(&settings, &handles[0], shards, &mut ran, &mut *out).await?;
+        handles[0].stop().await;
+        connection.close().await;
+        return tell_traced(&settings.text("trace", ""), &mut *out).await;
     }
     schedule(&settings, &connection, jobs, &mut ran, &mut *out).await
+}
+
+/// How many ends of runs a trace in a file holds: `traced N`.
+async fn tell_traced(address: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+    let Some(file) = address.strip_prefix("sqlite://") else { return Ok(()) };
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
+    let mut connection = sqlx::SqliteConnection::connect_with(&options).await?;
+    let count = "SELECT COUNT(*) FROM JOB_EXECUTION_LOG WHERE complete_time IS NOT NULL";
+    let count: i64 = sqlx::query_scalar(count).fetch_one(&mut connection).await?;
+    writeln!(out, "traced {count}")?;
+    out.flush()?;
+    Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the measured time")]

@@ -28,7 +28,65 @@ struct Row {
     threads: u64,
 }
 
+/// Runs of items with the trace on, and as many with it off, in so many turns.
+const TRACED_RUNS: usize = 100_000;
+const TURNS: usize = 5;
+const TRACED_ITEMS: usize = 10;
+
+/// What the event trace costs: a one-off job of ten items as fast as it goes, with the trace off and on in turn.
+fn trace() -> anyhow::Result<()> {
+    install::servers()?;
+    crate::run("cargo", &["build", "--release", "--quiet", "--bin", "workload"])?;
+    let folder = root().join("target/bench-trace");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder)?;
+    let zookeeper = ZooKeeper::start(&folder)?;
+    let database = folder.join("trace.db");
+    let firings = TRACED_RUNS / TRACED_ITEMS / TURNS;
+    let turn = |traced: bool, firings: usize| -> anyhow::Result<(f64, Option<usize>)> {
+        let mut command = ours();
+        command
+            .args(["mode=oneoff", "session=4000", "ns=trace"])
+            .arg(format!("zk=127.0.0.1:{}", zookeeper.port))
+            .args([format!("shards={TRACED_ITEMS}"), format!("n={firings}")]);
+        if traced {
+            command.arg(format!("trace=sqlite://{}", database.display()));
+        }
+        let output = command.stderr(Stdio::null()).output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = text.lines().find(|l| l.starts_with("oneoff ")).with_context(|| format!("no figure in: {text}"))?;
+        let per_second = line.split(' ').find_map(|part| part.strip_prefix("per_s=")?.parse::<f64>().ok());
+        let rows = text.lines().find_map(|l| l.strip_prefix("traced ")?.parse().ok());
+        Ok((per_second.context("no figure")?, rows))
+    };
+    turn(false, 500)?; // warms the server up
+    let (mut off, mut on, mut rows) = (Vec::new(), Vec::new(), None);
+    for number in 1..=TURNS {
+        tell(&format!("turn {number} of {TURNS}"));
+        off.push(turn(false, firings)?.0);
+        let (per_second, written) = turn(true, firings)?;
+        on.push(per_second);
+        rows = written;
+    }
+    // The mean over all runs: the time that each turn took counts.
+    let mean =
+        |rates: &[f64]| rates.len() as f64 / rates.iter().map(|rate| 1.0 / rate).sum::<f64>() * TRACED_ITEMS as f64;
+    let (off, on) = (mean(&off), mean(&on));
+    let table = format!(
+        "{TRACED_RUNS} runs with the event trace on and as many with it off, in {TURNS} turns, one ZooKeeper and the \
+         database (SQLite) on the same machine:\n\n| trace | runs a second | loss | rows with an end |\n| --- | --- | --- \
+         | --- |\n| off | {off:.0} | | |\n| on | {on:.0} | {:.1} % | {} of {TRACED_RUNS} |\n",
+        (1.0 - on / off) * 100.0,
+        rows.unwrap_or_default()
+    );
+    std::io::stdout().lock().write_all(table.as_bytes())?;
+    Ok(())
+}
+
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    if arguments.first().is_some_and(|word| word == "trace") {
+        return trace();
+    }
     let jobs: usize = match arguments.first() {
         Some(text) => text.parse().with_context(|| format!("`{text}`: expected a number of jobs"))?,
         None => 1_000,

@@ -14,6 +14,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   ci            everything that must hold: format, lints, tests with real servers, documentation, tidiness
   integ [ARGS]  the tests with real servers and the Java peer; ARGS go to the test runner
   bench [JOBS]  our workload beside Java's on one ZooKeeper, as a table
+  bench trace   what the event trace costs
   tidy          the rules that no compiler checks
   fix           formats, and applies what the lints can apply
 ";

@@ -295,7 +295,7 @@ impl RunTrace {
 
     fn status(&self, state: State, message: String) {
         self.bus.post(TraceEvent::Status(Status {
-            id: uuid::Uuid::new_v4(),
+            id: event::id(),
             job: Arc::clone(&self.job),
             task_id: Arc::clone(&self.task_id),
             ip: Arc::clone(&self.ip),
@@ -309,7 +309,7 @@ impl RunTrace {
     /// One item begins.
     pub(crate) fn item_started(&self, item: u32) -> Execution {
         let execution = Execution {
-            id: uuid::Uuid::new_v4(),
+            id: event::id(),
             job: Arc::clone(&self.job),
             task_id: Arc::clone(&self.task_id),
             hostname: Arc::clone(&self.hostname),

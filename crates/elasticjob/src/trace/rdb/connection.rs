@@ -50,9 +50,8 @@ pub(super) enum Connection {
 /// A statement with its values.
 macro_rules! statement {
     ($sql:expr, $values:expr) => {{
-        // The text is ours (`dialect.rs`); what comes from outside is bound. Statements differ with the number of rows:
-        // keeping them would help nobody.
-        let mut query = sqlx::query(AssertSqlSafe($sql)).persistent(false);
+        // The text is ours (`dialect.rs`); what comes from outside is bound.
+        let mut query = sqlx::query(AssertSqlSafe($sql));
         for value in $values {
             query = match value {
                 Value::Text(text) => query.bind(text),

@@ -8,8 +8,9 @@ use uuid::Uuid;
 use super::super::event::{list, shortened};
 use super::super::{Execution, Status, TraceEvent};
 
-/// Rows of one statement, at the most: their values stay far below what each database allows.
-const ROWS_MAX: usize = 500;
+/// Rows of one statement, at the most. The statements are kept prepared, one for each number of rows; and building one must
+/// not hold up what else runs on its thread.
+const ROWS_MAX: usize = 50;
 /// The longest texts of the columns that a job can fill.
 const TASK_ID_MAX: usize = 255;
 const ITEMS_MAX: usize = 100;
@@ -274,10 +275,6 @@ impl Dialect {
             (Dialect::Postgres, Table::Status) => statements.push(format!("CREATE {}", index("task_id, state"))),
             (Dialect::Sqlite, Table::Status) => statements.push(format!("CREATE {}", index("task_id, state"))),
             (_, Table::Execution) => {}
-        }
-        if self == Dialect::Sqlite {
-            // Nobody but us writes this file: old rows are found by an index.
-            statements.push(format!("CREATE INDEX {name}_TIME_INDEX ON {name} ({})", table.time()));
         }
         statements
     }

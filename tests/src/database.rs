@@ -259,6 +259,8 @@ pub fn sqlite_rows(file: &Path, sql: &str) -> Vec<Vec<Option<String>>> {
         let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
         let Ok(mut connection) = sqlx::SqliteConnection::connect_with(&options).await else { return Vec::new() };
         let rows = sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_all(&mut connection).await;
-        rows.map(sql_rows).unwrap_or_default()
+        // SQLite gives every value as text, whatever type its column says.
+        let texts = |row: &sqlx::sqlite::SqliteRow| (0..row.len()).map(|column| row.get_unchecked(column)).collect();
+        rows.map(|rows| rows.iter().map(texts).collect()).unwrap_or_default()
     })
 }

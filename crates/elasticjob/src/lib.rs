@@ -75,3 +75,20 @@ pub mod registry {
 pub fn time_zone(name: Option<&str>) -> Option<jiff::tz::TimeZone> {
     clock::zone(name)
 }
+
+/// The pages of the documentation: their programs are compiled and run.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/jobs/simple.md")]
+    struct Simple;
+    #[doc = include_str!("../../../docs/jobs/dataflow.md")]
+    struct Dataflow;
+    #[doc = include_str!("../../../docs/jobs/custom.md")]
+    struct JobTypes;
+    #[doc = include_str!("../../../docs/error-handlers/custom.md")]
+    struct ErrorHandlers;
+    #[doc = include_str!("../../../docs/listeners/distribute-once.md")]
+    struct DistributeOnce;
+    #[doc = include_str!("../../../docs/listeners/custom.md")]
+    struct Listeners;
+}

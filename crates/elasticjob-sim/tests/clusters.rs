@@ -291,6 +291,28 @@ fn the_number_of_items_changes_while_the_job_runs() {
     }
 }
 
+/// A change that cannot be used is refused by every instance, also by one that must join again meanwhile.
+#[test]
+fn a_configuration_that_cannot_be_used_changes_nothing_until_it_is_mended() {
+    let path = JobPath::new("job");
+    for seed in 0..50 {
+        let mut world = World::new(options(seed, document(4), 2));
+        let broken = document(4).to_yaml().replace("cron: '* * * * * ?'", "cron: sometimes");
+        assert!(broken.contains("sometimes"), "{broken}");
+        let write = |text: String| Fault::Operator(vec![Op::set(path.config(), text)]);
+        world.strike(Duration::from_millis(5_300), 0, write(broken));
+        world.strike(Duration::from_millis(7_400), 1, Fault::Pause(SESSION * 2));
+        world.strike(Duration::from_millis(22_400), 0, write(document(6).to_yaml()));
+        world.run_until(secs(28));
+        assert_no_overlap(&world, seed);
+        assert_each_second_once(&world, 4, secs(6), secs(7), seed);
+        assert_each_second_once(&world, 4, secs(18), secs(22), seed);
+        assert_each_second_once(&world, 6, secs(24), secs(27), seed);
+        let second = |e: &&Entry| e.process == 1 && e.start > World::moment(secs(18));
+        assert!(world.journal().iter().any(|e| second(&e)), "seed {seed}: it has joined again\n{}", world.story());
+    }
+}
+
 #[test]
 fn an_operator_s_shutdown_is_obeyed_for_good() {
     for seed in 0..20 {

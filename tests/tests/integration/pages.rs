@@ -38,7 +38,7 @@ fn run(page: &str, folder: &Path, variables: &[(&str, String)]) -> (Process, Str
     std::fs::write(&file, yaml).expect("a file");
     let mut command = command();
     command.args(["agent", "-v"]).arg(&file).current_dir(folder).env("NO_COLOR", "1");
-    variables.iter().for_each(|(name, value)| drop(command.env(name, value)));
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     let process = Process::start(command, &folder.join("log"));
     for line in blocks(&text, "text").iter().flat_map(|block| block.lines()) {
         eventually(&format!("{page}: {line}"), PATIENCE, || process.log().contains(line).then_some(()));

@@ -170,10 +170,12 @@ impl Executor {
     }
 
     /// These items should end after their current piece.
-    pub(crate) fn set_yielding(&self, items: BTreeSet<u32>) {
+    pub(crate) fn set_yielding(&self, items: &BTreeSet<u32>) {
         self.yielding.send_if_modified(|old| {
-            let changed = *old != items;
-            *old = items;
+            let changed = old != items;
+            if changed {
+                old.clone_from(items);
+            }
             changed
         });
     }

@@ -25,6 +25,8 @@ pub(super) struct Slot {
     /// Pictures that are being read, and the nodes that changed meanwhile.
     pub(super) reloads: u32,
     pub(super) touched: BTreeSet<String>,
+    /// The items whose streams are to end.
+    yielding: BTreeSet<u32>,
     reads: HashMap<String, u64>,
     last_ticket: u64,
     state: watch::Sender<JobState>,
@@ -44,6 +46,7 @@ impl Slot {
             connected: false,
             reloads: 0,
             touched: BTreeSet::new(),
+            yielding: BTreeSet::new(),
             reads: HashMap::new(),
             last_ticket: 0,
             state,
@@ -112,11 +115,15 @@ impl Slot {
         });
     }
 
-    /// Tells streaming runs whether they should end.
-    pub(super) fn tell_yielding(&self) {
+    /// Tells streaming runs whether they should end. Once told it stays so until the run has ended: what it should make room
+    /// for may look as if it were over, as a resharding that leaves running items with their owner.
+    pub(super) fn tell_yielding(&mut self) {
         if self.executor.streams() {
-            let yielding = self.machine.running().filter(|item| self.machine.should_yield(*item)).collect();
-            self.executor.set_yielding(yielding);
+            let running: BTreeSet<u32> = self.machine.running().collect();
+            let yielding = |item: &u32| self.yielding.contains(item) || self.machine.should_yield(*item);
+            let yielding: BTreeSet<u32> = running.into_iter().filter(yielding).collect();
+            self.executor.set_yielding(&yielding);
+            self.yielding = yielding;
         }
     }
 

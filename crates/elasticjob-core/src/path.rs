@@ -200,6 +200,11 @@ impl JobPath {
         format!("{}/guarantee/{moment}-latch", self.root)
     }
 
+    /// `guarantee/<moment>-closed`: ours only, how the latest firing was closed there.
+    pub fn guarantee_closed(&self, moment: &str) -> String {
+        format!("{}/guarantee/{moment}-closed", self.root)
+    }
+
     /// What `path` means, `None` when it is not of this job.
     pub fn place<'a>(&self, path: &'a str) -> Option<Place<'a>> {
         let rest = path.strip_prefix(self.root.as_str())?;

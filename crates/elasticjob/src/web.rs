@@ -118,12 +118,15 @@ pub(crate) fn start_of(body: &str) -> String {
     }
 }
 
-/// An error with its causes, in one line.
+/// An error with its causes, in one line. Some libraries tell the cause in the error too: it is told once.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let _ = write!(text, ": {cause}");
+        let told = cause.to_string();
+        if !text.ends_with(&told) {
+            let _ = write!(text, ": {told}");
+        }
         source = cause.source();
     }
     text

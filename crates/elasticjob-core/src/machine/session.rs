@@ -69,6 +69,9 @@ impl JobMachine {
     pub(super) fn reloaded(&mut self, now: Timestamp, view: JobView, out: &mut Effects) {
         if self.session.is_some() {
             self.unsettle(now);
+            if self.config_refused {
+                self.config_read = None; // what it lacked may be there now, as a file that it names
+            }
             self.take_view(now, view, out);
         }
     }

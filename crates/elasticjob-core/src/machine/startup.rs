@@ -79,12 +79,14 @@ impl JobMachine {
         };
         let stored = JobDocument::parse(&node.data);
         if !self.setup.document.overwrite || self.has_joined {
-            let usable = stored.ok().filter(|document| {
-                let config = JobConfig::check(document, &*self.surroundings.zones);
-                config.is_ok_and(|config| (self.setup.check.0)(&config).is_empty())
-            });
-            // A change that was refused does not keep us from joining again.
-            return usable.or_else(|| self.config.as_ref().map(|config| self.document_of(config))).ok_or(());
+            // What `refresh_config` has said of it counts: a change that was refused does not keep us from joining again.
+            return match (&self.config, stored) {
+                (Some(_), Ok(document)) if !self.config_refused => Ok(document),
+                (Some(config), _) => Ok(self.document_of(config)),
+                // A first start without cron is told as that.
+                (None, Ok(document)) if document.cron.as_deref().unwrap_or_default().is_empty() => Ok(document),
+                (None, _) => Err(()),
+            };
         }
         let mut document = self.setup.document.clone();
         if let Ok(stored) = stored {

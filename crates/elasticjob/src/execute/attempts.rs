@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::{Cancelled, Context, ItemExecutor, JobResult};
 use crate::clock;
 use crate::props::Props;
+use crate::web;
 
 /// How long a run of an item may take, attempts and pauses together; no limit by default.
 const TIMEOUT: &str = "props.elasticjob.run.timeout.milliseconds";
@@ -79,9 +80,13 @@ pub(super) async fn run(items: &dyn ItemExecutor, mut context: Context, leaving:
             Ended::By(Ok(())) => return Ok(()),
             Ended::Stopped(result) => return result,
             Ended::By(Err(error)) if u64::from(retry) >= bounds.retries => {
-                return Err(if retry == 0 { error } else { format!("{error} (tried {} times)", retry + 1).into() });
+                return Err(if retry == 0 {
+                    error
+                } else {
+                    format!("{} (tried {} times)", web::chain(&*error), retry + 1).into()
+                });
             }
-            Ended::By(Err(error)) => error,
+            Ended::By(Err(error)) => web::chain(&*error),
         };
         let pause = bounds.pause(retry, rand::random());
         retry += 1;
@@ -127,7 +132,7 @@ impl Attempt<'_> {
         let (job, item) = (self.context.job_name().to_owned(), self.context.item());
         let context = self.context;
         let work = AssertUnwindSafe(async { self.items.execute(context).await }).catch_unwind();
-        let mut work = pin!(work.map(|ended| ended.unwrap_or_else(|panic| Err(panic_text(&*panic).into()))));
+        let mut work = pin!(work.map(|ended| ended.unwrap_or_else(|panic| Err(panic_text("the job", &*panic).into()))));
         let timed_out = tokio::select! {
             biased;
             result = work.as_mut() => return Ended::By(result),
@@ -151,7 +156,7 @@ impl Attempt<'_> {
             }
         }
         Ended::Stopped(match ended {
-            Some(Err(error)) => Err(format!("{reason}: {error}").into()),
+            Some(Err(error)) => Err(format!("{reason}: {}", web::chain(&*error)).into()),
             Some(Ok(())) if !timed_out => Ok(()),
             Some(Ok(())) | None => Err(format!("stopped: {reason}").into()),
         })
@@ -159,10 +164,10 @@ impl Attempt<'_> {
 }
 
 /// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_text(who: &str, panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|t| (*t).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
-    format!("the job panicked: {text}")
+    format!("{who} panicked: {text}")
 }
 
 #[cfg(test)]

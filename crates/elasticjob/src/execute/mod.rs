@@ -120,6 +120,7 @@ struct Work {
     items: Arc<dyn ItemExecutor>,
     surroundings: Surroundings,
     instance: Arc<str>,
+    turns: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The execution side of one job.
@@ -145,7 +146,7 @@ impl Executor {
     pub(crate) fn new(items: Arc<dyn ItemExecutor>, surroundings: Surroundings, instance: &str) -> Executor {
         let size = pool_size("CPU");
         Executor {
-            work: Arc::new(Work { items, surroundings, instance: instance.into() }),
+            work: Arc::new(Work { items, surroundings, instance: instance.into(), turns: Arc::default() }),
             leaving: watch::Sender::new(false),
             yielding: watch::Sender::default(),
             pool: (size, Arc::new(Semaphore::new(size))),
@@ -186,7 +187,7 @@ impl Executor {
     }
 
     /// Starts the items of a run. `ended` is called once for each, in whatever way it ended.
-    pub(crate) fn run(&mut self, run: Run, ended: impl Fn(RunId, u32, bool) + Clone + Send + 'static) {
+    pub(crate) fn run(&mut self, run: Run, ended: impl Fn(RunId, u32, bool) + Clone + Send + Sync + 'static) {
         let size = pool_size(&run.config.thread_pool);
         if self.pool.0 != size {
             self.pool = (size, Arc::new(Semaphore::new(size)));
@@ -237,13 +238,13 @@ impl Running {
     async fn go(
         self,
         round: Option<(Arc<Pass>, Option<Gate>)>,
-        ended: impl Fn(RunId, u32, bool) + Clone + Send + 'static,
+        ended: impl Fn(RunId, u32, bool) + Clone + Send + Sync + 'static,
     ) {
         if let Some(trace) = &self.trace {
             trace.staging();
         }
         if let Some((_, Some(before))) = &round {
-            before.clone().empty().await;
+            self.unless_leaving(before.clone().empty()).await;
         }
         self.listen(Moment::Before, &[]).await;
         if let Some(trace) = &self.trace {
@@ -267,6 +268,7 @@ impl Running {
                 failed: failed.to_vec(),
                 registry: Arc::clone(&self.work.surroundings.registry),
                 leaving: self.leaving.clone(),
+                turns: Arc::clone(&self.work.turns),
             };
             if let Err(error) = listen::call(&**listener, moment, &run).await {
                 self.fail(None, error);
@@ -275,7 +277,7 @@ impl Running {
     }
 
     /// Executes the items; gives the texts of those that failed.
-    async fn execute(&self, ended: impl Fn(RunId, u32, bool) + Clone + Send + 'static) -> BTreeMap<u32, String> {
+    async fn execute(&self, ended: impl Fn(RunId, u32, bool) + Clone + Send + Sync + 'static) -> BTreeMap<u32, String> {
         if let [only] = self.run.items.as_slice() {
             // One item alone does not need the pool, as in Java.
             let failure = self.execute_one(only, ended).await;
@@ -286,7 +288,7 @@ impl Running {
             let (running, item, ended) = (self.one(), item.clone(), ended.clone());
             let number = item.item;
             let task = tokio::spawn(async move {
-                let _place = Arc::clone(&running.pool).acquire_owned().await;
+                let _place = running.unless_leaving(Arc::clone(&running.pool).acquire_owned()).await;
                 running.execute_one(&item, ended).await
             });
             async move { (number, task.await.unwrap_or_else(|e| Some(e.to_string()))) }
@@ -309,17 +311,32 @@ impl Running {
         }
     }
 
+    /// Waits, but no longer than until the job leaves.
+    async fn unless_leaving<T>(&self, wait: impl Future<Output = T>) -> Option<T> {
+        let mut leaving = self.leaving.clone();
+        tokio::select! {
+            done = wait => Some(done),
+            () = leaving.wait() => None,
+        }
+    }
+
     /// Executes one item to its end, in whatever way; gives why it failed.
     async fn execute_one(
         &self,
         item: &elasticjob_core::machine::RunItem,
         ended: impl Fn(RunId, u32, bool),
     ) -> Option<String> {
+        let mut end = End { tell: |failed| ended(self.run.id, item.item, failed), told: false };
         let (run, instance) = (Arc::clone(&self.run), Arc::clone(&self.work.instance));
         let context = Context::new(run, item, instance, self.leaving.clone(), self.yielding.clone());
         let execution = self.trace.as_ref().map(|trace| trace.item_started(item.item));
-        let result = attempts::run(&*self.work.items, context, self.leaving.clone()).await;
-        ended(self.run.id, item.item, result.is_err());
+        let result = if self.leaving.is_cancelled() {
+            // Its marks are gone: others may have begun it.
+            Err("not executed: the job was leaving before its turn came".into())
+        } else {
+            attempts::run(&*self.work.items, context, self.leaving.clone()).await
+        };
+        end.tell(result.is_err());
         let text = result.as_ref().err().map(|error| web::chain(&**error));
         if let (Some(trace), Some(execution)) = (&self.trace, execution) {
             trace.item_ended(execution, text.as_deref());
@@ -331,7 +348,36 @@ impl Running {
     }
 
     fn fail(&self, item: Option<u32>, error: JobError) {
-        let failure = Failure::new(Arc::clone(&self.run), Arc::clone(&self.work.instance), item, error);
-        self.work.surroundings.dispatcher.dispatch(failure, self.pass.clone());
+        let keep = Keep { leaving: self.leaving.clone(), pass: self.pass.clone() };
+        let failure = Failure::new(Arc::clone(&self.run), Arc::clone(&self.work.instance), item, error, keep);
+        self.work.surroundings.dispatcher.dispatch(failure);
     }
+}
+
+/// Tells the end of an item once, also when its task is torn down.
+struct End<F: Fn(bool)> {
+    tell: F,
+    told: bool,
+}
+
+impl<F: Fn(bool)> End<F> {
+    fn tell(&mut self, failed: bool) {
+        if !std::mem::replace(&mut self.told, true) {
+            (self.tell)(failed);
+        }
+    }
+}
+
+impl<F: Fn(bool)> Drop for End<F> {
+    fn drop(&mut self) {
+        self.tell(true);
+    }
+}
+
+/// Held by what is still to be done for a run that has ended: the job waits for it when it leaves, and it is told to hurry.
+#[derive(Clone, Debug)]
+pub(crate) struct Keep {
+    pub(crate) leaving: Cancelled,
+    #[expect(dead_code, reason = "its drop is what is waited for")]
+    pass: Pass,
 }

@@ -74,7 +74,11 @@ impl<J: BlockingJob> ItemExecutor for Blocking<J> {
     fn execute(&self, context: Context) -> BoxFuture<'static, JobResult> {
         let job = Arc::clone(&self.0);
         async move {
-            let place = BLOCKING.acquire().await;
+            let mut cancelled = context.cancelled();
+            let place = tokio::select! {
+                place = BLOCKING.acquire() => place,
+                () = cancelled.wait() => return Err("not executed: its turn had not come".into()),
+            };
             let work = tokio::task::spawn_blocking(move || {
                 let _place = place; // kept as long as the thread is, also when nobody waits for it any more
                 job.execute(context)

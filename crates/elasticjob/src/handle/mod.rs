@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use crate::clock;
-use crate::execute::JobError;
+use crate::execute::{JobError, Keep};
 use crate::plugins::Plugins;
 use crate::web::{self, Clients};
 
@@ -51,11 +51,12 @@ pub struct Failure {
     instance: Arc<str>,
     item: Option<u32>,
     error: JobError,
+    keep: Keep,
 }
 
 impl Failure {
-    pub(crate) fn new(run: Arc<Run>, instance: Arc<str>, item: Option<u32>, error: JobError) -> Failure {
-        Failure { run, instance, item, error }
+    pub(crate) fn new(run: Arc<Run>, instance: Arc<str>, item: Option<u32>, error: JobError, keep: Keep) -> Failure {
+        Failure { run, instance, item, error, keep }
     }
 
     /// The job's name.
@@ -121,8 +122,8 @@ impl Dispatcher {
         Dispatcher { plugins, places: Arc::new(Semaphore::new(HANDLERS_MAX)) }
     }
 
-    /// Has a failure handled, beside the run. `held` is kept until that is done.
-    pub(crate) fn dispatch<T: Send + 'static>(&self, failure: Failure, held: T) {
+    /// Has a failure handled, beside the run.
+    pub(crate) fn dispatch(&self, failure: Failure) {
         let name = &failure.config().error_handler;
         let Some(handler) = self.plugins.error_handler(name) else {
             let job = failure.job_name();
@@ -143,7 +144,7 @@ impl Dispatcher {
                     tracing::error!(job, "the error handler `{name}` hangs and is given up; it was about: {failure}")
                 }
             }
-            drop((place, held));
+            drop(place);
         });
     }
 }

@@ -78,7 +78,7 @@ impl<M: Messenger> ErrorHandler for Throttled<M> {
             let turn = self.jobs.lock().entry(failure.job_name().to_owned()).or_default().turn(now, interval, &message);
             match turn {
                 Turn::Now => send(&*self.messenger, failure.config(), &message).await,
-                Turn::After(wait) => self.send_later(failure.config().clone(), wait, interval),
+                Turn::After(wait) => self.send_later(failure, wait, interval),
                 Turn::Held => {}
             }
         }
@@ -117,12 +117,18 @@ impl State {
 }
 
 impl<M: Messenger> Throttled<M> {
-    fn send_later(&self, config: JobConfig, wait: Duration, interval: Duration) {
+    /// What was held back is told after the interval, in one message; at once when the job leaves.
+    fn send_later(&self, failure: &Failure, wait: Duration, interval: Duration) {
         let (messenger, jobs) = (Arc::clone(&self.messenger), Arc::clone(&self.jobs));
+        let (config, mut keep) = (failure.config().clone(), failure.keep.clone());
         tokio::spawn(async move {
-            clock::sleep(wait).await;
+            tokio::select! {
+                () = clock::sleep(wait) => {}
+                () = keep.leaving.wait() => {}
+            }
             let message = jobs.lock().entry(config.name.clone()).or_default().held_back(clock::now(), interval);
             send(&*messenger, &config, &message).await;
+            drop(keep);
         });
     }
 }

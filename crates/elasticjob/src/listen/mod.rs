@@ -18,6 +18,7 @@ use futures_util::future::BoxFuture;
 pub use once::{DistributeOnce, OnceListener, TimeOuts};
 
 use crate::execute::{Cancelled, JobResult, panic_text};
+use crate::web;
 
 /// Called before and after each run of a job on an instance: once for all of the items that run there.
 ///
@@ -54,6 +55,8 @@ pub struct ListenedRun {
     pub(crate) failed: Vec<u32>,
     pub(crate) registry: Arc<dyn Registry>,
     pub(crate) leaving: Cancelled,
+    /// Taken by a listener that acts for the whole process.
+    pub(crate) turns: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl fmt::Debug for ListenedRun {
@@ -140,9 +143,9 @@ pub(crate) async fn call(listener: &dyn Listener, moment: Moment, run: &Listened
             Moment::After => listener.after(run).await,
         }
     });
-    let result = work.catch_unwind().await.unwrap_or_else(|panic| Err(panic_text(&*panic).into()));
+    let result = work.catch_unwind().await.unwrap_or_else(|panic| Err(panic_text("the listener", &*panic).into()));
     let name = listener.name();
-    result.map_err(|error| format!("listener `{name}`, {}: {error}", moment.word()).into())
+    result.map_err(|error| format!("listener `{name}`, {}: {}", moment.word(), web::chain(&*error)).into())
 }
 
 impl Moment {

@@ -3,13 +3,17 @@
 //!
 //! The instances tell each other by nodes: `guarantee/started/<i>` says that item `i` has started, and when all items are
 //! there, one instance, below a latch, calls the listener and takes the nodes away, which releases the others. `completed`
-//! is the same for the end. Java instances take part. Ours write the due time as data of their mark, so that what is left
-//! over from an earlier firing does not count; Java's marks are empty and count always.
+//! is the same for the end. Java instances take part.
+//!
+//! Ours write the due time as data of their mark, so that what is left over from another firing does not count; Java's marks
+//! are empty and count always. And ours write down how a firing was closed (`guarantee/started-closed`), so that an item that
+//! comes behind it, as one that was taken over, does not wait for those that were there before.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use elasticjob_core::config::{ConfigError, JobConfig};
+use elasticjob_core::limits;
 use elasticjob_core::machine::Source;
 use elasticjob_core::path::JobPath;
 use elasticjob_core::tree::{Node, Op};
@@ -26,8 +30,12 @@ use crate::latch;
 
 /// A step that the registry did not carry out is tried again after this.
 const RETRY: Duration = Duration::from_millis(200);
-/// Tries of the last look, when the time is over.
-const TRIES_MAX: u32 = 10;
+/// Tries of what must be done at the end, as long as the registry does not answer.
+const TRIES_MAX: u32 = 50;
+
+/// How a firing was closed.
+const CONCLUDED: &str = "concluded";
+const GIVEN_UP: &str = "given-up";
 
 /// Called once a firing, when all items have started and when all have completed, on whichever instance came last.
 pub trait OnceListener: Send + Sync + 'static {
@@ -118,25 +126,36 @@ struct Gathering<'a> {
     path: JobPath,
     moment: &'static str,
     root: String,
+    /// The data of our marks: the due time; empty for a trigger, which has no moment that all instances share.
     mark: String,
     limit: Option<Duration>,
 }
 
-/// What the marks say.
-enum Marks {
-    /// Some are missing.
-    Some(Vec<u32>),
-    /// All are there.
-    All(Vec<u32>),
-    /// Our own are gone: another instance has called the listener, or given up.
-    Gone,
+/// What the registry says.
+#[derive(Debug)]
+enum Seen {
+    /// Some items are missing.
+    Some(Marks),
+    /// All have come.
+    All(Marks),
+    /// An item of the job is ahead of this firing: it will not come any more.
+    Passed(Marks),
+    /// The firing is closed: the listener was called, or somebody gave up.
+    Closed { given_up: bool },
+}
+
+/// Marks of this firing, with the versions of their nodes.
+#[derive(Debug)]
+struct Marks {
+    ours: Vec<(u32, i32)>,
+    /// Whether there are marks of other firings.
+    others: bool,
 }
 
 impl<'a> Gathering<'a> {
     fn new(run: &'a ListenedRun, moment: &'static str, limit: Option<Duration>) -> Gathering<'a> {
         let path = JobPath::new(run.job_name());
         let root = path.guarantee_moment(moment);
-        // A trigger has no moment that all instances share.
         let mark = if run.run.source == Source::Trigger { String::new() } else { run.due().0.to_string() };
         Gathering { run, path, moment, root, mark, limit }
     }
@@ -153,10 +172,15 @@ impl<'a> Gathering<'a> {
         let mut registered = false;
         loop {
             // Only the waiting is bounded: a listener that is being called is not called off.
-            tokio::select! {
-                concluding = self.come(&mut registered) => if !concluding { return Ok(()) },
+            let seen = tokio::select! {
+                seen = self.come(&mut registered) => seen,
                 () = limit.as_mut() => return self.give_up(&call).await,
                 () = leaving.wait() => return Err(self.error("the job is leaving")),
+            };
+            match seen {
+                Seen::Closed { given_up } => return self.closed(given_up),
+                Seen::Passed(_) => return self.give_up(&call).await,
+                Seen::All(_) | Seen::Some(_) => {}
             }
             if let Some(result) = self.conclude(&call).await {
                 return result;
@@ -165,10 +189,18 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    /// Marks our items and waits until all have come, or our marks are gone: then it is false.
-    async fn come(&self, registered: &mut bool) -> bool {
+    fn closed(&self, given_up: bool) -> JobResult {
+        if given_up { Err(self.error("another instance has given it up")) } else { Ok(()) }
+    }
+
+    /// Marks our items and waits for something to do.
+    async fn come(&self, registered: &mut bool) -> Seen {
         while !*registered {
-            *registered = self.register().await;
+            match self.closing().await {
+                Some(Some(given_up)) => return Seen::Closed { given_up },
+                Some(None) => *registered = self.register().await,
+                None => {}
+            }
             if !*registered {
                 self.pause().await;
             }
@@ -185,10 +217,9 @@ impl<'a> Gathering<'a> {
             };
             // The watch lasts as long as the link.
             loop {
-                match self.marks().await {
-                    Some(Marks::Gone) => return false,
-                    Some(Marks::All(_)) => return true,
-                    Some(Marks::Some(_)) => {}
+                match self.look().await {
+                    Some(Seen::Some(_)) => {}
+                    Some(seen) => return seen,
                     None => break,
                 }
                 tokio::select! {
@@ -204,15 +235,8 @@ impl<'a> Gathering<'a> {
         clock::sleep(RETRY).await;
     }
 
-    fn session(&self) -> Option<u64> {
-        match *self.run.registry.link().borrow() {
-            Link::Up { session, .. } => Some(session),
-            Link::Down(_) | Link::Closed => None,
-        }
-    }
-
     async fn commit(&self, ops: Vec<Op>) -> bool {
-        let Some(session) = self.session() else { return false };
+        let Link::Up { session, .. } = *self.run.registry.link().borrow() else { return false };
         matches!(self.run.registry.commit(session, ops).await, Outcome::Committed { .. })
     }
 
@@ -226,67 +250,140 @@ impl<'a> Gathering<'a> {
         self.commit(ops).await
     }
 
-    /// The items that have come, of this firing; those of another one are left out.
-    async fn marks(&self) -> Option<Marks> {
+    /// Whether this firing, or a later one, was closed, and then whether it was given up. `None` when the registry does not
+    /// answer.
+    async fn closing(&self) -> Option<Option<bool>> {
+        let record = Query::Node(self.path.guarantee_closed(self.moment));
+        let answers = self.run.registry.read(vec![record]).await.ok()?;
+        let text = answers[0].node().map(Node::text).unwrap_or_default();
+        let (word, due) = text.split_once('=').unwrap_or_default();
+        let (due, own): (i64, i64) = (due.parse().unwrap_or(i64::MIN), self.mark.parse().unwrap_or(i64::MAX));
+        // One that is ahead of the time was written by a clock that was off.
+        let due = if due > (clock::now() + limits::LEDGER_AHEAD).0 { i64::MIN } else { due };
+        Some((due >= own).then_some(word == GIVEN_UP && due == own))
+    }
+
+    /// Reads the marks. `None` when the registry does not answer.
+    async fn look(&self) -> Option<Seen> {
         let children = Query::Children(self.root.clone());
         let names = self.run.registry.read(vec![children]).await.ok()?;
         let items: Vec<u32> = names[0].children().iter().filter_map(|name| name.parse().ok()).collect();
         let queries = items.iter().map(|i| Query::Node(self.path.guarantee_item(self.moment, *i))).collect();
         let nodes = self.run.registry.read(queries).await.ok()?;
-        let counts = |node: &Node| node.data.is_empty() || self.mark.is_empty() || node.is(&self.mark);
-        let come = items.iter().zip(&nodes).filter(|(_, answer)| answer.node().is_some_and(counts));
-        let come: Vec<u32> = come.map(|(item, _)| *item).collect();
-        let ours = self.run.run.items.iter().all(|i| come.contains(&i.item));
-        let all = (0..self.run.sharding_total_count()).all(|item| come.contains(&item));
-        Some(match (ours, all) {
-            (false, _) => Marks::Gone,
-            (true, true) => Marks::All(items),
-            (true, false) => Marks::Some(items),
+        let own: Option<i64> = self.mark.parse().ok();
+        let (mut marks, mut passed) = (Marks { ours: Vec::new(), others: false }, false);
+        for (item, node) in items.iter().zip(nodes.iter().filter_map(|answer| answer.node())) {
+            if node.data.is_empty() || own.is_none() || node.is(&self.mark) {
+                marks.ours.push((*item, node.version));
+            } else {
+                marks.others = true;
+                passed |= node.text().parse::<i64>().ok() > own;
+            }
+        }
+        let come = |item: u32| marks.ours.iter().any(|(i, _)| *i == item);
+        if !self.run.run.items.iter().all(|i| come(i.item)) {
+            let given_up = self.closing().await?.unwrap_or(false);
+            return Some(Seen::Closed { given_up });
+        }
+        let all = (0..self.run.sharding_total_count()).all(come);
+        Some(match (all, passed) {
+            (true, _) => Seen::All(marks),
+            (false, true) => Seen::Passed(marks),
+            (false, false) => Seen::Some(marks),
         })
     }
 
-    /// All are there: below the latch, one instance calls the listener and takes the marks away. `None` when the latch was
-    /// not to be had.
+    /// All are there: below the latch, one instance calls the listener and closes the firing. `None` when the latch was not to
+    /// be had, or some are gone again.
     async fn conclude(&self, call: &impl Fn() -> BoxFuture<'a, JobResult>) -> Option<JobResult> {
+        // The latch has one place for each process: the parts of a firing that run here take their turns.
+        let _turn = self.run.turns.lock().await;
+        if let Some(Seen::Closed { given_up }) = self.look().await {
+            return Some(self.closed(given_up));
+        }
         let (_keep, cancelled) = oneshot::channel();
         let latch = self.path.guarantee_latch(self.moment);
-        let (registry, session) = (Arc::clone(&self.run.registry), self.session()?);
+        let Link::Up { session, .. } = *self.run.registry.link().borrow() else { return None };
+        let registry = Arc::clone(&self.run.registry);
         let held = latch::acquire(registry, session, self.path.root(), &latch, cancelled).await?;
-        let mut result = Ok(());
-        let mut ops = vec![Op::delete(held)];
-        let marks = self.marks().await;
-        if let Some(Marks::All(items)) = &marks {
-            result = call().await;
-            ops.splice(0..0, self.removal(items));
+        let result = match self.look().await {
+            Some(Seen::All(_)) => {
+                let result = call().await;
+                self.close(CONCLUDED).await;
+                Some(result)
+            }
+            Some(Seen::Closed { given_up }) => Some(self.closed(given_up)),
+            Some(Seen::Some(_) | Seen::Passed(_)) | None => None,
+        };
+        for _ in 0..TRIES_MAX {
+            let Link::Up { session: now, .. } = *self.run.registry.link().borrow() else {
+                self.pause().await;
+                continue;
+            };
+            let gone = now != session; // with its session
+            let freed = || async { self.run.registry.commit(now, vec![Op::delete(held.clone())]).await };
+            if gone || matches!(freed().await, Outcome::Committed { .. } | Outcome::Refused(_)) {
+                break;
+            }
+            self.pause().await;
         }
-        if !self.commit(ops).await {
-            // Another instance has given up and removed them, or the link is down: the latch goes with the session.
-            tracing::debug!(job = self.run.job_name(), "the marks of `{}` could not be removed", self.moment);
-        }
-        marks.map(|_| result)
+        result
     }
 
-    fn removal(&self, items: &[u32]) -> Vec<Op> {
-        let marks = items.iter().map(|item| Op::delete(self.path.guarantee_item(self.moment, *item)));
-        marks.chain([Op::delete(self.root.clone())]).collect()
+    /// Takes the marks of this firing away and writes down how it ended, in one transaction; again until that is done.
+    async fn close(&self, how: &str) {
+        for _ in 0..TRIES_MAX {
+            match self.look().await {
+                Some(Seen::Closed { .. }) => return,
+                Some(Seen::All(marks) | Seen::Some(marks) | Seen::Passed(marks))
+                    if self.commit(self.closing_ops(&marks, how)).await =>
+                {
+                    return;
+                }
+                Some(_) | None => {}
+            }
+            self.pause().await;
+        }
+        tracing::error!(job = self.run.job_name(), "the marks of `{}` could not be taken away", self.moment);
     }
 
-    /// The time is over: a last look; what is there is taken away, so that the next firing begins anew. The marks go in one
-    /// transaction, which is refused when another item comes meanwhile.
+    fn closing_ops(&self, marks: &Marks, how: &str) -> Vec<Op> {
+        let delete = |(item, version): &(u32, i32)| {
+            let path = self.path.guarantee_item(self.moment, *item);
+            Op::Delete { path, version: Some(*version) }
+        };
+        let mut ops: Vec<Op> = marks.ours.iter().map(delete).collect();
+        if !marks.others {
+            // Refused when another item comes meanwhile. That this node goes is what Java waits for.
+            ops.push(Op::delete(self.root.clone()));
+        }
+        if !self.mark.is_empty() {
+            let record = self.path.guarantee_closed(self.moment);
+            ops.push(Op::Ensure(record.clone()));
+            ops.push(Op::set(record, format!("{how}={}", self.mark)));
+        }
+        ops
+    }
+
+    /// The time is over, or an item is ahead: a last look; the marks of this firing are taken away, so that the next one begins
+    /// anew.
     async fn give_up(&self, call: &impl Fn() -> BoxFuture<'a, JobResult>) -> JobResult {
         for _ in 0..TRIES_MAX {
-            match self.marks().await {
-                Some(Marks::Gone) => return Ok(()),
-                Some(Marks::All(_)) => {
+            match self.look().await {
+                Some(Seen::Closed { given_up }) => return self.closed(given_up),
+                Some(Seen::All(_)) => {
                     if let Some(result) = self.conclude(call).await {
                         return result;
                     }
                 }
-                Some(Marks::Some(items)) if self.commit(self.removal(&items)).await => {
+                Some(Seen::Some(marks) | Seen::Passed(marks))
+                    if self.commit(self.closing_ops(&marks, GIVEN_UP)).await =>
+                {
+                    let items: Vec<u32> = marks.ours.iter().map(|(item, _)| *item).collect();
                     let of = self.run.sharding_total_count();
                     return Err(self.error(&format!("only items {items:?} of {of} came in time")));
                 }
-                Some(Marks::Some(_)) | None => {}
+                Some(_) | None => {}
             }
             self.pause().await;
         }

@@ -149,7 +149,9 @@ impl Writer {
                 }
             }
             if self.receiver.is_closed() {
-                return; // nobody is left who could wait for it
+                let lost = events.len() + self.receiver.len();
+                tracing::error!("the end of the event trace is lost, {lost} events: nobody is left to wait for it");
+                return;
             }
             clock::sleep(pause).await;
             silent += pause;

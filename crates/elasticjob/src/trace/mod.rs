@@ -147,6 +147,8 @@ pub(crate) struct Tracer {
 #[derive(Default)]
 struct Inner {
     settings: Option<(TraceSettings, Arc<Bus>)>,
+    /// Queues of settings of before, until they are written.
+    replaced: Vec<std::sync::Weak<Bus>>,
     /// Queues of elements of stored configurations; `None` for those that cannot be used.
     elements: BTreeMap<(String, DataSource), Option<Arc<Bus>>>,
 }
@@ -170,13 +172,18 @@ impl Tracer {
         if settings.as_ref() == inner.settings.as_ref().map(|(settings, _)| settings) {
             return Ok(());
         }
-        inner.settings = match settings {
+        let new = match settings {
             Some(settings) => {
                 let bus = self.open(&settings.kind, &settings.source, settings.retention)?;
                 Some((settings, bus))
             }
             None => None,
         };
+        if let Some((_, old)) = std::mem::replace(&mut inner.settings, new) {
+            inner.replaced.retain(|bus| bus.strong_count() > 0);
+            inner.replaced.push(Arc::downgrade(&old));
+            tokio::spawn(async move { old.flush().await });
+        }
         Ok(())
     }
 
@@ -214,7 +221,8 @@ impl Tracer {
         let buses: Vec<Arc<Bus>> = {
             let inner = self.inner.lock();
             let elements = inner.elements.values().flatten();
-            inner.settings.iter().map(|(_, bus)| bus).chain(elements).cloned().collect()
+            let replaced = inner.replaced.iter().filter_map(std::sync::Weak::upgrade);
+            inner.settings.iter().map(|(_, bus)| bus).chain(elements).cloned().chain(replaced).collect()
         };
         let flushes = buses.iter().map(|bus| bus.flush());
         if clock::within(limit, futures_util::future::join_all(flushes)).await.is_none() {

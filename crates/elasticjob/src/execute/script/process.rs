@@ -1,13 +1,15 @@
 //! One command from its start to the end of all of its processes.
 
+use std::collections::HashMap;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
-use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessGroup};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::Mutex;
 
 use crate::clock;
 use crate::execute::{Cancelled, JobError, JobResult};
@@ -37,16 +39,21 @@ impl Script {
     /// Runs it: in a process group of its own, its output copied to the log. When `cancelled` speaks, the group gets
     /// SIGTERM, and after the grace SIGKILL, with whatever has left the group.
     pub(crate) async fn run(self, job: &str, item: Option<u32>, mut cancelled: Cancelled) -> JobResult {
-        let mark = format!("{MARK}={}", uuid::Uuid::new_v4());
-        let mut child = self.start(&mark)?;
+        let mark = uuid::Uuid::new_v4().to_string();
+        let mut group = Group(self.start(&mark)?);
+        let child = &mut group.0;
         let log = Log { job: job.into(), item, lines: self.lines };
-        let out = child.stdout().take().map(|o| tokio::spawn(log.clone().copy(o)));
-        let err = child.stderr().take().map(|e| tokio::spawn(log.copy(e)));
+        let out = child.stdout.take().map(|o| tokio::spawn(log.clone().copy(o)));
+        let err = child.stderr.take().map(|e| tokio::spawn(log.copy(e)));
         let status = tokio::select! {
             status = child.wait() => Some(status?),
             () = cancelled.wait() => None,
         };
-        let Some(status) = status else { return self.stop(child, &mark).await };
+        let Some(status) = status else {
+            // In a task of its own: it must come to its end, also when nobody waits for it any more.
+            let stop = Stop { group, mark, grace: self.grace };
+            return tokio::spawn(stop.run()).await?;
+        };
         for output in [out, err].into_iter().flatten() {
             let abort = output.abort_handle();
             tokio::select! {
@@ -57,46 +64,72 @@ impl Script {
         judge(status)
     }
 
-    fn start(&self, mark: &str) -> Result<Box<dyn ChildWrapper>, JobError> {
+    fn start(&self, mark: &str) -> Result<Child, JobError> {
         let (program, arguments) = self.words.split_first().ok_or("the command is empty")?;
-        let (name, id) = mark.split_once('=').unwrap_or((MARK, mark));
-        let mut command = CommandWrap::with_new(program, |command| {
-            command.args(arguments);
-            if !self.last_argument.is_empty() {
-                command.arg(&self.last_argument);
-            }
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            command.envs(self.environment.iter().map(|(key, value)| (key, value))).env(name, id);
-        });
-        command.wrap(KillOnDrop).wrap(ProcessGroup::leader());
+        let mut command = Command::new(program);
+        command.args(arguments);
+        if !self.last_argument.is_empty() {
+            command.arg(&self.last_argument);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.envs(self.environment.iter().map(|(key, value)| (key, value))).env(MARK, mark);
+        command.process_group(0);
         command.spawn().map_err(|e| format!("the script `{program}` cannot be started: {e}").into())
     }
+}
 
-    async fn stop(&self, mut child: Box<dyn ChildWrapper>, mark: &str) -> JobResult {
+/// The child that leads its process group. Dropped before its end, as when the process must end at once, it takes its group
+/// with it.
+struct Group(Child);
+
+impl Group {
+    /// Signals the group, as long as the child that leads it is not reaped: its number is not given away before.
+    fn signal(&self, signal: Signal) {
+        if let Some(leader) = self.0.id().and_then(|id| i32::try_from(id).ok()) {
+            let _ = killpg(Pid::from_raw(leader), signal); // it may have ended meanwhile
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+    }
+}
+
+/// A script that is being stopped, with all that it has started.
+struct Stop {
+    group: Group,
+    mark: String,
+    grace: Duration,
+}
+
+impl Stop {
+    async fn run(mut self) -> JobResult {
         let over = clock::sleep(self.grace);
         tokio::pin!(over);
-        // It may have ended meanwhile: then there is nobody to tell.
-        let _ = child.signal(Signal::SIGTERM as i32);
+        self.group.signal(Signal::SIGTERM);
         let ended = tokio::select! {
-            status = child.wait() => Some(status?),
+            status = self.group.0.wait() => Some(status?),
             () = over.as_mut() => None,
         };
-        if ended.is_some() && !survivors(mark).is_empty() {
+        if ended.is_some() && !survivors(&self.mark).await.is_empty() {
             over.await; // its children have the same grace
         }
-        let _ = child.start_kill();
-        let left = survivors(mark);
+        let left = survivors(&self.mark).await;
         if ended.is_none() {
-            child.wait().await?;
+            self.group.signal(Signal::SIGKILL);
+            self.group.0.wait().await?;
         }
         // What is killed may have forked meanwhile.
+        let mut more = left.clone();
         for _ in 0..10 {
-            let left = survivors(mark);
-            if left.is_empty() {
-                break;
+            for pid in &more {
+                let _ = kill(*pid, Signal::SIGKILL); // it may have ended meanwhile
             }
-            for pid in left {
-                let _ = kill(pid, Signal::SIGKILL); // it may have ended meanwhile
+            more = survivors(&self.mark).await;
+            if more.is_empty() {
+                break;
             }
             clock::sleep(Duration::from_millis(10)).await;
         }
@@ -116,16 +149,42 @@ fn judge(status: ExitStatus) -> JobResult {
     }
 }
 
+/// Which processes carry which mark. One look serves all who asked before it began: hundreds of scripts may be stopped at
+/// one time.
+#[derive(Default)]
+struct Looks {
+    begun: u64,
+    marked: HashMap<String, Vec<Pid>>,
+}
+
+static LOOKS: LazyLock<Mutex<Looks>> = LazyLock::new(Mutex::default);
+static LOOKS_BEGUN: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
 /// The processes that have the mark in their environment, whatever group or parent they have. Empty where there is no
 /// `/proc`: there only the process group is killed.
-fn survivors(mark: &str) -> Vec<Pid> {
-    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let marked = |pid: &i32| {
+async fn survivors(mark: &str) -> Vec<Pid> {
+    let asked = LOOKS_BEGUN.load(std::sync::atomic::Ordering::SeqCst);
+    let mut looks = LOOKS.lock().await;
+    if looks.begun <= asked {
+        looks.begun = LOOKS_BEGUN.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+        looks.marked = tokio::task::spawn_blocking(marked).await.unwrap_or_default();
+    }
+    looks.marked.get(mark).cloned().unwrap_or_default()
+}
+
+fn marked() -> HashMap<String, Vec<Pid>> {
+    let mut found: HashMap<String, Vec<Pid>> = HashMap::new();
+    let Ok(processes) = std::fs::read_dir("/proc") else { return found };
+    for pid in processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
-    };
-    pids.filter(marked).map(Pid::from_raw).collect()
+        let name = format!("{MARK}=");
+        for variable in environment.split(|byte| *byte == 0) {
+            if let Some(mark) = variable.strip_prefix(name.as_bytes()) {
+                found.entry(String::from_utf8_lossy(mark).into_owned()).or_default().push(Pid::from_raw(pid));
+            }
+        }
+    }
+    found
 }
 
 /// Copies output to the log.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -19,6 +20,8 @@ const EXPECTED: &str = "expected sqlite://PATH, postgres://HOST:PORT/NAME or mys
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     pub(super) options: Options,
+    /// The zone in which times are written; the host's, unless Java's driver is told another one.
+    pub(super) zone: TimeZone,
     shown: String,
 }
 
@@ -71,12 +74,18 @@ impl Address {
         let login = (user, password);
         let name = decoded(name);
         let port = url.port();
+        let zone = match asked("connectionTimeZone").or_else(|| asked("serverTimezone")) {
+            Some(name) if dialect == Dialect::Mysql && !["LOCAL", "SERVER"].contains(&name.as_str()) => {
+                TimeZone::get(&name).map_err(|_| format!("time zone `{name}` is not known"))?
+            }
+            _ => TimeZone::system(),
+        };
         let options = match dialect {
             Dialect::Postgres => postgres(host, port, &name, login, &asked)?,
             Dialect::Mysql | Dialect::Sqlite => mysql(host, port, &name, login, &asked)?,
         };
         let port = port.map(|p| format!(":{p}")).unwrap_or_default();
-        Ok(Address { options, shown: format!("{scheme}://{host}{port}/{name}") })
+        Ok(Address { options, zone, shown: format!("{scheme}://{host}{port}/{name}") })
     }
 
     pub(super) fn dialect(&self) -> Dialect {
@@ -100,7 +109,7 @@ fn sqlite(path: &str) -> Result<Address, String> {
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Normal)
         .busy_timeout(Duration::from_secs(10));
-    Ok(Address { options: Options::Sqlite(options), shown: format!("sqlite://{file}") })
+    Ok(Address { options: Options::Sqlite(options), zone: TimeZone::system(), shown: format!("sqlite://{file}") })
 }
 
 type Login = (Option<String>, Option<String>);
@@ -122,6 +131,9 @@ fn postgres(
     }
     if let Some(mode) = asked("sslmode") {
         options = options.ssl_mode(PgSslMode::from_str(&mode).map_err(|e| e.to_string())?);
+    }
+    if let Some(file) = asked("sslrootcert") {
+        options = options.ssl_root_cert(file);
     }
     if let Some(schema) = asked("currentSchema") {
         options = options.options([("search_path", schema)]);
@@ -159,6 +171,9 @@ fn mysql(
         options =
             options.ssl_mode(MySqlSslMode::from_str(&word).map_err(|_| format!("sslMode `{mode}` is not known"))?);
     }
+    if let Some(file) = asked("ssl-ca").or_else(|| asked("serverSslCert")) {
+        options = options.ssl_ca(file);
+    }
     Ok(Options::Mysql(options))
 }
 
@@ -185,6 +200,9 @@ mod tests {
             let address = parse(url).unwrap_or_else(|e| panic!("{url}: {e}"));
             assert_eq!(address.to_string(), shown, "{url}");
         }
+        let zone = |url: &str| parse(url).expect("an address").zone;
+        assert_eq!(zone("jdbc:mysql://db/a?serverTimezone=Asia/Shanghai").iana_name(), Some("Asia/Shanghai"));
+        assert_eq!(zone("jdbc:mysql://db/a?connectionTimeZone=LOCAL"), TimeZone::system());
         let Options::Postgres(options) = parse("postgres://u@db/trace").expect("an address").options else { panic!() };
         assert_eq!((options.get_username(), options.get_port(), options.get_database()), ("u", 5432, Some("trace")));
     }
@@ -198,6 +216,7 @@ mod tests {
             ("sqlite::memory:", "it names no file"),
             ("mysql://db:99999/a", "expected sqlite://PATH"),
             ("jdbc:mysql://db/a?sslMode=maybe", "maybe"),
+            ("jdbc:mysql://db/a?serverTimezone=Mars", "time zone `Mars` is not known"),
         ] {
             let error = parse(url).expect_err(url);
             assert!(error.contains(told), "{url}: {error}");

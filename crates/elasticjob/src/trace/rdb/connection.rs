@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sqlx::mysql::MySqlConnection;
+use sqlx::mysql::{MySqlConnection, MySqlDatabaseError};
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row};
@@ -28,13 +28,18 @@ impl fmt::Display for Trouble {
     }
 }
 
+/// Errors of MySQL that are about a value; their SQLSTATE is the general one: null, out of range, cut, wrong characters,
+/// no default, too long.
+const MYSQL_VALUES: [u16; 9] = [1048, 1264, 1265, 1292, 1364, 1366, 1406, 1690, 3988];
+
 impl From<sqlx::Error> for Trouble {
     fn from(error: sqlx::Error) -> Trouble {
-        let code = error.as_database_error().and_then(|e| e.code()).unwrap_or_default();
-        let class: String = code.chars().take(2).collect();
+        let database = error.as_database_error();
+        let code = database.and_then(|e| e.code()).unwrap_or_default();
+        let mysql = database.and_then(|e| e.try_downcast_ref::<MySqlDatabaseError>()).map(MySqlDatabaseError::number);
         // SQLSTATE classes 22 (data) and 23 (constraints); SQLite: 18 too big, 19 constraint, 20 mismatch.
         let refused = match code.len() {
-            5 => class == "22" || class == "23",
+            5 => code.starts_with("22") || code.starts_with("23") || mysql.is_some_and(|n| MYSQL_VALUES.contains(&n)),
             _ => matches!(code.parse().map(|c: u32| c & 0xff), Ok(18..=20)),
         };
         if refused { Trouble::Refused(chain(&error)) } else { Trouble::Away(chain(&error)) }
@@ -85,23 +90,22 @@ impl Connection {
         }
     }
 
-    /// Carries one statement out. One without values goes as plain text, since not every statement can be prepared.
-    pub(super) async fn execute(&mut self, sql: String, values: &[Value]) -> Result<(), Trouble> {
+    /// Carries one statement out; gives how many rows it touched. One without values goes as plain text, since not every
+    /// statement can be prepared.
+    pub(super) async fn execute(&mut self, sql: String, values: &[Value]) -> Result<u64, Trouble> {
         if values.is_empty() {
             let sql = sqlx::raw_sql(AssertSqlSafe(sql));
-            match self {
-                Connection::Sqlite(connection) => connection.execute(sql).await.map(|_| ())?,
-                Connection::Postgres(connection) => connection.execute(sql).await.map(|_| ())?,
-                Connection::Mysql(connection) => connection.execute(sql).await.map(|_| ())?,
-            }
-            return Ok(());
+            return Ok(match self {
+                Connection::Sqlite(connection) => connection.execute(sql).await?.rows_affected(),
+                Connection::Postgres(connection) => connection.execute(sql).await?.rows_affected(),
+                Connection::Mysql(connection) => connection.execute(sql).await?.rows_affected(),
+            });
         }
-        match self {
-            Connection::Sqlite(connection) => statement!(sql, values).execute(connection).await.map(|_| ())?,
-            Connection::Postgres(connection) => statement!(sql, values).execute(connection).await.map(|_| ())?,
-            Connection::Mysql(connection) => statement!(sql, values).execute(connection).await.map(|_| ())?,
-        }
-        Ok(())
+        Ok(match self {
+            Connection::Sqlite(connection) => statement!(sql, values).execute(connection).await?.rows_affected(),
+            Connection::Postgres(connection) => statement!(sql, values).execute(connection).await?.rows_affected(),
+            Connection::Mysql(connection) => statement!(sql, values).execute(connection).await?.rows_affected(),
+        })
     }
 
     /// The first column of every row, as text.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use elasticjob_core::time::Timestamp;
+use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use super::super::event::{list, shortened};
@@ -104,7 +105,7 @@ impl Rows {
 }
 
 /// The rows of a batch of events. Begin and end of one execution become one row.
-pub(super) fn rows(events: &[TraceEvent], has_source: bool) -> Vec<Rows> {
+pub(super) fn rows(events: &[TraceEvent], has_source: bool, zone: &TimeZone) -> Vec<Rows> {
     let mut executions: BTreeMap<(Timestamp, Uuid), &Execution> = BTreeMap::new();
     let mut statuses = Vec::new();
     for event in events {
@@ -115,10 +116,10 @@ pub(super) fn rows(events: &[TraceEvent], has_source: bool) -> Vec<Rows> {
                     *latest = execution;
                 }
             }
-            TraceEvent::Status(status) => statuses.push(status_row(status, has_source)),
+            TraceEvent::Status(status) => statuses.push(status_row(status, has_source, zone)),
         }
     }
-    let executions: Vec<Vec<Value>> = executions.into_values().map(execution_row).collect();
+    let executions: Vec<Vec<Value>> = executions.into_values().map(|e| execution_row(e, zone)).collect();
     let mut columns = STATUS_COLUMNS.to_vec();
     if has_source {
         columns.insert(5, "source");
@@ -132,7 +133,7 @@ pub(super) fn rows(events: &[TraceEvent], has_source: bool) -> Vec<Rows> {
     found
 }
 
-fn execution_row(execution: &Execution) -> Vec<Value> {
+fn execution_row(execution: &Execution, zone: &TimeZone) -> Vec<Value> {
     let failure = execution.end.as_ref().and_then(|end| end.failure.clone());
     let succeeded = execution.end.as_ref().is_some_and(|end| end.failure.is_none());
     vec![
@@ -145,12 +146,12 @@ fn execution_row(execution: &Execution) -> Vec<Value> {
         Value::Text(execution.source.to_owned()),
         Value::OptionalText(failure),
         Value::Bool(succeeded),
-        Value::Time(Some(time(execution.start))),
-        Value::Time(execution.end.as_ref().map(|end| time(end.at))),
+        Value::Time(Some(time(execution.start, zone))),
+        Value::Time(execution.end.as_ref().map(|end| time(end.at, zone))),
     ]
 }
 
-fn status_row(status: &Status, has_source: bool) -> Vec<Value> {
+fn status_row(status: &Status, has_source: bool, zone: &TimeZone) -> Vec<Value> {
     let mut items = list(&status.items);
     if items.len() > ITEMS_MAX {
         items = format!("{}...", &items[..ITEMS_MAX - 3]);
@@ -165,7 +166,7 @@ fn status_row(status: &Status, has_source: bool) -> Vec<Value> {
         Value::Text(items),
         Value::Text(status.state.word().into()),
         Value::OptionalText(Some(status.message.clone())),
-        Value::Time(Some(time(status.at))),
+        Value::Time(Some(time(status.at, zone))),
     ];
     if has_source {
         row.insert(5, Value::Text(SOURCE.into()));
@@ -173,11 +174,10 @@ fn status_row(status: &Status, has_source: bool) -> Vec<Value> {
     row
 }
 
-/// A moment as the host shows it, as Java's drivers write it: the columns have no zone.
-pub(super) fn time(at: Timestamp) -> String {
+/// A moment as a clock in that zone shows it: the columns have no zone.
+pub(super) fn time(at: Timestamp, zone: &TimeZone) -> String {
     let moment = jiff::Timestamp::from_millisecond(at.0).unwrap_or_default();
-    let zoned = moment.to_zoned(jiff::tz::TimeZone::system());
-    zoned.strftime("%Y-%m-%d %H:%M:%S.%3f").to_string()
+    moment.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S.%3f").to_string()
 }
 
 impl Dialect {
@@ -215,6 +215,32 @@ impl Dialect {
             (Table::Status, Dialect::Postgres | Dialect::Sqlite) => " ON CONFLICT (id) DO NOTHING",
         });
         (sql, rows.rows.iter().flatten().cloned().collect())
+    }
+
+    /// Asks for the time of the row that so many are newer than; nothing when there are not so many.
+    pub(super) fn time_of_row(self, table: Table, rows: u64) -> String {
+        let (name, time) = (table.name(), table.time());
+        let text = match self {
+            Dialect::Postgres => format!("to_char({time}, 'YYYY-MM-DD HH24:MI:SS.US')"),
+            Dialect::Sqlite => time.to_owned(),
+            Dialect::Mysql => format!("DATE_FORMAT({time}, '%Y-%m-%d %H:%i:%s.%f')"),
+        };
+        format!("SELECT {text} FROM {name} WHERE {time} IS NOT NULL ORDER BY {time} DESC LIMIT 1 OFFSET {rows}")
+    }
+
+    /// Deletes rows that are older than the time that is bound, so many at the most.
+    pub(super) fn delete(self, table: Table, rows: u64) -> String {
+        let (name, time) = (table.name(), table.time());
+        match self {
+            Dialect::Postgres => format!(
+                "DELETE FROM {name} WHERE ctid IN \
+                 (SELECT ctid FROM {name} WHERE {time} < $1::text::timestamp LIMIT {rows})"
+            ),
+            Dialect::Sqlite => {
+                format!("DELETE FROM {name} WHERE rowid IN (SELECT rowid FROM {name} WHERE {time} < ? LIMIT {rows})")
+            }
+            Dialect::Mysql => format!("DELETE FROM {name} WHERE {time} < ? LIMIT {rows}"),
+        }
     }
 
     /// Asks for the names of a table's columns; none when it is not there.
@@ -260,12 +286,12 @@ impl Dialect {
             Dialect::Sqlite | Dialect::Postgres => {
                 format!("CREATE TABLE IF NOT EXISTS {name} ({columns}, PRIMARY KEY (id))")
             }
-            // Java's statement: a number of the row as its key.
+            // Java's statement: a number of the row as its key. Failures are told in any language.
             Dialect::Mysql => {
                 let unique = if table == Table::Execution { ", UNIQUE KEY id (id)" } else { "" };
                 format!(
                     "CREATE TABLE IF NOT EXISTS {name} (auto_id INT NOT NULL AUTO_INCREMENT, {columns}, \
-                     PRIMARY KEY (auto_id){unique}) ENGINE = InnoDB"
+                     PRIMARY KEY (auto_id){unique}) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4"
                 )
             }
         }];
@@ -303,7 +329,7 @@ mod tests {
     fn begin_and_end_of_one_batch_are_one_row() {
         let events =
             [execution(1, None), execution(2, None), execution(1, Some(None)), execution(3, Some(Some("why")))];
-        let batches = rows(&events, true);
+        let batches = rows(&events, true, &TimeZone::UTC);
         assert_eq!(batches.len(), 1);
         let short = |row: &Vec<Value>| (row[7].clone(), row[8].clone(), row[10] == Value::Time(None));
         let found: Vec<_> = batches[0].rows.iter().map(short).collect();
@@ -337,7 +363,7 @@ mod tests {
             at: Timestamp(0),
         });
         for has_source in [false, true] {
-            let batches = rows(std::slice::from_ref(&status), has_source);
+            let batches = rows(std::slice::from_ref(&status), has_source, &TimeZone::UTC);
             let row = &batches[0].rows[0];
             assert_eq!(batches[0].columns.len(), row.len());
             assert_eq!(batches[0].columns.contains(&"source"), has_source);

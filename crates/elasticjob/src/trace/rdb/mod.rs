@@ -10,6 +10,7 @@ use std::time::Duration;
 use elasticjob_core::time::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use jiff::tz::TimeZone;
 
 use super::{DataSource, Retention, TraceError, TraceEvent, TraceSink, TraceStorage};
 use crate::clock;
@@ -64,21 +65,25 @@ impl TraceSink for Sink {
                     opened.unwrap_or_else(|| Err(away(format!("no connection within {CONNECT_MAX:?}"))))?
                 }
             };
-            let work = async {
-                let written = open.write(events).await;
-                if clock::now().since(self.cleaned) > retain::INTERVAL && !matches!(written, Err(TraceError::Away(_))) {
-                    self.cleaned = clock::now();
-                    if let Err(error) = retain::clean(&mut open.connection, self.keep, clock::now()).await {
-                        tracing::error!("old rows of the event trace in {} were not deleted: {error}", self.address);
-                    }
-                }
-                written
-            };
-            let written = clock::within(BATCH_MAX, work).await;
+            let written = clock::within(BATCH_MAX, open.write(events, &self.address.zone)).await;
             let written = written.unwrap_or_else(|| Err(away(format!("no answer within {BATCH_MAX:?}"))));
-            // A connection that has failed is not used again.
-            if !matches!(written, Err(TraceError::Away(_))) {
+            if matches!(written, Err(TraceError::Away(_))) {
+                return written; // a connection that has failed is not used again
+            }
+            let now = clock::now();
+            if now.since(self.cleaned) < retain::INTERVAL {
                 self.open = Some(open);
+                return written;
+            }
+            self.cleaned = now;
+            let cleaning = retain::clean(&mut open.connection, self.keep, now, &self.address.zone);
+            match clock::within(retain::CLEAN_MAX, cleaning).await {
+                Some(Ok(())) => self.open = Some(open),
+                Some(Err(error)) => {
+                    tracing::error!("old rows of the event trace in {} were not deleted: {error}", self.address);
+                }
+                // What was deleted until now is; the rest comes next time.
+                None => tracing::warn!("deleting old rows of the event trace in {} takes long", self.address),
             }
             written
         }
@@ -109,8 +114,8 @@ impl Open {
         Ok(Open { connection, has_source })
     }
 
-    async fn write(&mut self, events: &[TraceEvent]) -> Result<(), TraceError> {
-        let batches = dialect::rows(events, self.has_source);
+    async fn write(&mut self, events: &[TraceEvent], zone: &TimeZone) -> Result<(), TraceError> {
+        let batches = dialect::rows(events, self.has_source, zone);
         match self.write_together(&batches).await {
             Ok(()) => Ok(()),
             Err(Trouble::Away(reason)) => Err(away(reason)),
@@ -119,35 +124,43 @@ impl Open {
     }
 
     async fn write_together(&mut self, batches: &[Rows]) -> Result<(), Trouble> {
-        self.connection.execute("BEGIN".into(), &[]).await?;
+        self.does("BEGIN").await?;
         let written = async {
             for rows in batches {
                 let (sql, values) = self.connection.dialect().write(rows);
                 self.connection.execute(sql, &values).await?;
             }
-            self.connection.execute("COMMIT".into(), &[]).await
+            self.does("COMMIT").await
         };
         let written = written.await;
         if matches!(written, Err(Trouble::Refused(_))) {
-            self.connection.execute("ROLLBACK".into(), &[]).await?;
+            self.does("ROLLBACK").await?;
         }
         written
     }
 
-    /// Row by row, since one that cannot be written must not take the others with it.
+    async fn does(&mut self, statement: &str) -> Result<(), Trouble> {
+        self.connection.execute(statement.to_owned(), &[]).await.map(drop)
+    }
+
+    /// Row by row, since one that cannot be written must not take the others with it; still in one transaction.
     async fn write_apart(&mut self, batches: &[Rows]) -> Result<(), TraceError> {
         let (mut refused, mut first) = (0, None);
+        self.does("BEGIN").await.map_err(away)?;
         for row in batches.iter().flat_map(Rows::apart) {
             let (sql, values) = self.connection.dialect().write(&row);
+            self.does("SAVEPOINT one_row").await.map_err(away)?;
             match self.connection.execute(sql, &values).await {
-                Ok(()) => {}
+                Ok(_) => self.does("RELEASE SAVEPOINT one_row").await.map_err(away)?,
                 Err(Trouble::Refused(reason)) => {
                     refused += 1;
                     first.get_or_insert(reason);
+                    self.does("ROLLBACK TO SAVEPOINT one_row").await.map_err(away)?;
                 }
                 Err(Trouble::Away(reason)) => return Err(away(reason)),
             }
         }
+        self.does("COMMIT").await.map_err(away)?;
         first.map_or(Ok(()), |reason| Err(TraceError::Refused { events: refused, reason }))
     }
 }

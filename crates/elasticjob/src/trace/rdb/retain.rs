@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use elasticjob_core::time::Timestamp;
+use jiff::tz::TimeZone;
 
 use super::connection::{Connection, Trouble};
 use super::dialect::{self, Dialect, Table, Value};
 use crate::trace::Retention;
 
-/// How often it is looked for.
+/// How often it is looked for, and how long that may take.
 pub(super) const INTERVAL: Duration = Duration::from_secs(600);
+pub(super) const CLEAN_MAX: Duration = Duration::from_secs(30);
+/// Rows that are deleted at one time.
+const PORTION: u64 = 5_000;
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
@@ -31,36 +35,33 @@ impl Keep {
     }
 }
 
-/// Deletes what is older, and the oldest of what is too much.
-pub(super) async fn clean(connection: &mut Connection, keep: Keep, now: Timestamp) -> Result<(), Trouble> {
+/// Deletes what is older, and the oldest of what is too much, in portions.
+pub(super) async fn clean(
+    connection: &mut Connection,
+    keep: Keep,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> Result<(), Trouble> {
     for table in [Table::Execution, Table::Status] {
         if let Some(age) = keep.age {
             let oldest = Timestamp(now.0 - i64::try_from(age.as_millis()).unwrap_or(i64::MAX).min(now.0));
-            delete(connection, table, dialect::time(oldest)).await?;
+            delete(connection, table, dialect::time(oldest, zone)).await?;
         }
-        if let Some(rows) = keep.rows {
-            let (name, time) = (table.name(), table.time());
-            let text = match connection.dialect() {
-                Dialect::Postgres => format!("to_char({time}, 'YYYY-MM-DD HH24:MI:SS.US')"),
-                Dialect::Sqlite => time.to_owned(),
-                Dialect::Mysql => format!("DATE_FORMAT({time}, '%Y-%m-%d %H:%i:%s.%f')"),
-            };
-            let sql = format!(
-                "SELECT {text} FROM {name} WHERE {time} IS NOT NULL ORDER BY {time} DESC LIMIT 1 OFFSET {rows}"
-            );
-            if let Some(beyond) = connection.texts(sql).await?.pop() {
-                delete(connection, table, beyond).await?;
-            }
+        if let Some(rows) = keep.rows
+            && let Some(oldest) = connection.texts(connection.dialect().time_of_row(table, rows)).await?.pop()
+        {
+            delete(connection, table, oldest).await?;
         }
     }
     Ok(())
 }
 
 async fn delete(connection: &mut Connection, table: Table, before: String) -> Result<(), Trouble> {
-    let value = match connection.dialect() {
-        Dialect::Postgres => "$1::text::timestamp",
-        Dialect::Sqlite | Dialect::Mysql => "?",
-    };
-    let sql = format!("DELETE FROM {} WHERE {} < {value}", table.name(), table.time());
-    connection.execute(sql, &[Value::Time(Some(before))]).await
+    loop {
+        let sql = connection.dialect().delete(table, PORTION);
+        let deleted = connection.execute(sql, &[Value::Time(Some(before.clone()))]).await?;
+        if deleted < PORTION {
+            return Ok(());
+        }
+    }
 }

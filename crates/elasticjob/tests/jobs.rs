@@ -142,3 +142,42 @@ async fn wrong_starts_are_refused_with_their_reason() {
     let error = OneOffJob::new("b", 1).of_type("DANCE").start(&connection).await.map(drop);
     assert!(wrong(error).contains("`elasticJobType`: `DANCE` is wrong: expected one of SCRIPT"));
 }
+
+/// What the log has while it is held.
+#[derive(Clone, Default)]
+struct LogText(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for LogText {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("a lock").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn log_and_throw_write_a_line_and_ignore_does_not() {
+    let log = LogText::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    for (handler, told) in [("LOG", true), ("THROW", true), ("IGNORE", false)] {
+        let (_, connection) = connect(Plugins::default());
+        let (ran, mut runs) = mpsc::unbounded_channel();
+        let job = ScheduleJob::new(&format!("job-{handler}"), 1).cron("* * * * * ?").error_handler(handler);
+        let job = job.simple(move |_| {
+            let _ = ran.send(());
+            async { Err("out of paper".into()) }
+        });
+        let handle = job.start(&connection).await.expect("starts");
+        next(&mut runs).await;
+        next(&mut runs).await;
+        handle.stop().await;
+        let text = String::from_utf8(log.0.lock().expect("a lock").clone()).expect("UTF-8");
+        let line = format!("the item failed: out of paper job=\"job-{handler}\" item=0");
+        assert_eq!(text.contains(&line), told, "{handler}: {text}");
+    }
+}

@@ -200,7 +200,7 @@ impl JobPath {
         format!("{}/guarantee/{moment}-latch", self.root)
     }
 
-    /// `guarantee/<moment>-closed`: ours only, how the latest firing was closed there.
+    /// `guarantee/<moment>-closed`: ours only; a child for each listener says how the latest firing was closed for it.
     pub fn guarantee_closed(&self, moment: &str) -> String {
         format!("{}/guarantee/{moment}-closed", self.root)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use elasticjob_core::path;
 use elasticjob_core::tree::{EventKind, Op};
 use elasticjob_core::view::Query;
-use elasticjob_registry::{Registry, Sink, Target};
+use elasticjob_registry::{Outcome, Registry, Sink, Target};
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock;
@@ -37,6 +37,21 @@ pub(crate) async fn acquire(
     }
     registry.commit(session, vec![Op::delete(node)]).await;
     None
+}
+
+/// Takes away every place of that session in a latch's queue: the one that is held, or what was left behind by an answer that
+/// was lost. False when the registry did not answer.
+pub(crate) async fn leave(registry: &dyn Registry, session: u64, latch: &str) -> bool {
+    let Ok(answers) = registry.read(vec![Query::Children(latch.to_owned())]).await else { return false };
+    let places: Vec<String> = answers[0].children().iter().map(|name| format!("{latch}/{name}")).collect();
+    let Ok(nodes) = registry.read(places.iter().cloned().map(Query::Node).collect()).await else { return false };
+    for (place, _) in places.iter().zip(&nodes).filter(|(_, a)| a.node().is_some_and(|n| n.owner == session)) {
+        let outcome = registry.commit(session, vec![Op::delete(place.clone())]).await;
+        if !matches!(outcome, Outcome::Committed { .. } | Outcome::Refused(_)) {
+            return false;
+        }
+    }
+    true
 }
 
 /// The nodes between the job and the latch's own, the outermost first. The job itself is never made here.

@@ -127,7 +127,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
         (
             "listener",
             format!("      cron: '* * * * * ?'\n      jobListenerTypes: [x]\n{props}"),
-            "8:25: job `a`: key `jobListenerTypes`: `x` is wrong: no listener of that name is known here",
+            "8:25: job `a`: key `jobListenerTypes`: `x` is wrong: expected one of SCRIPT, DISTRIBUTE_ONCE",
         ),
         (
             "command",

@@ -5,8 +5,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use elasticjob::{DistributeOnce, ErrorHandler, Failure, JobResult, ListenedRun, Listener, OnceListener, Plugins};
-use elasticjob_tests::eventually;
+use elasticjob::registry::Connection;
+use elasticjob::{
+    DistributeOnce, ErrorHandler, Failure, JobResult, ListenedRun, Listener, NetworkPreference, OnceListener, Plugins,
+};
+use elasticjob_tests::{ZooKeeper, eventually};
 
 use crate::ways::{BOTH, Job, connect};
 
@@ -253,6 +256,129 @@ fn the_parts_of_one_firing_that_run_in_one_process_call_the_listener_once() {
             .filter(|log| log.iter().filter(|l| l.starts_with("completed")).count() >= 10)
     });
     assert!(sources.lock().expect("a lock").iter().any(|s| s == "misfire"), "some were caught up");
+    let mut once = calls.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), calls.len(), "each is told once: {calls:?}");
+    runtime.shutdown_background();
+}
+
+/// Stands under a name of its own; panics when it is told the first start.
+struct Named(&'static str, Log, bool);
+
+impl OnceListener for Named {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn all_started<'a>(&'a self, run: &'a ListenedRun) -> Ready<'a> {
+        let first = {
+            let mut log = self.1.lock().expect("a lock");
+            log.push(format!("{} started {}", self.0, run.due()));
+            log.iter().filter(|line| line.starts_with(self.0)).count() == 1
+        };
+        assert!(!(first && self.2), "the first time is too much");
+        Box::pin(async { Ok(()) })
+    }
+
+    fn all_completed<'a>(&'a self, run: &'a ListenedRun) -> Ready<'a> {
+        self.1.lock().expect("a lock").push(format!("{} completed {}", self.0, run.due()));
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[test]
+fn several_distribute_once_listeners_are_called_in_turn_and_one_that_panics_costs_nothing_else() {
+    let (log, failures): (Log, Log) = Default::default();
+    let limit = Duration::from_secs(20);
+    let once = |name, panics| DistributeOnce::new(Named(name, Arc::clone(&log), panics), limit, limit);
+    let plugins = Plugins::default()
+        .listener(once("FIRST", true))
+        .listener(once("SECOND", false))
+        .error_handler_type(Collect(Arc::clone(&failures)));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let _handle = runtime.block_on(async {
+        let job = Job::new("closure", 2).listener("FIRST").listener("SECOND").handler("COLLECT").described();
+        job.simple(|_| async { Ok(()) }).start(&connect(plugins)).await.expect("starts")
+    });
+    let calls = eventually("three firings", PATIENCE, || {
+        Some(log.lock().expect("a lock").clone()).filter(|log| log.len() >= 12)
+    });
+    for firing in calls[..12].chunks(4) {
+        let due = firing[0].rsplit(' ').next().expect("a time");
+        let told = ["FIRST started", "SECOND started", "FIRST completed", "SECOND completed"];
+        assert_eq!(firing, told.map(|call| format!("{call} {due}")));
+    }
+    let failures = failures.lock().expect("a lock").clone();
+    assert_eq!(failures, ["None listener `FIRST`, before the run: the listener panicked: the first time is too much"]);
+    runtime.shutdown_background();
+}
+
+#[test]
+fn a_clean_stop_lets_the_run_and_its_listeners_end() {
+    for way in BOTH {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (out, script) = (folder.path().join("out"), folder.path().join("slow.sh"));
+        std::fs::write(&script, format!("echo begin $1 >> {0}; sleep $2; echo end $1 >> {0}", out.display()))
+            .expect("a script");
+        let command = |word: &str, seconds: &str| format!("sh {} {word} {seconds}", script.display());
+        let job = Job::new("SCRIPT", 1)
+            .listener("SCRIPT")
+            .listener("DISTRIBUTE_ONCE")
+            .prop("script.command.line", command("item", "1.5"))
+            .prop("elasticjob.listener.after.command.line", command("after", "0.5"))
+            .prop("elasticjob.listener.completed.command.line", command("completed", "0.5"));
+        let mut running = job.start(way, folder.path());
+        eventually("the item begins", PATIENCE, || (!lines(&out).is_empty()).then_some(()));
+        running.stop(20);
+        let told = ["begin item", "end item", "begin after", "end after", "begin completed", "end completed"];
+        assert_eq!(lines(&out), told, "{way:?}");
+    }
+}
+
+/// Two instances of the library on one ZooKeeper; the number of items changes while they run.
+#[test]
+fn the_items_may_change_while_instances_gather() {
+    let zookeeper = ZooKeeper::start();
+    let (log, failures): (Log, Log) = Default::default();
+    let limit = Duration::from_millis(700);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let (connections, _handles) = runtime.block_on(async {
+        let (mut connections, mut handles) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            let plugins = Plugins::default()
+                .listener(DistributeOnce::new(Once(Arc::clone(&log)), limit, limit))
+                .error_handler_type(Collect(Arc::clone(&failures)));
+            let address = format!("zookeeper://{}/tests?sessionTimeoutMilliseconds=4000", zookeeper.address());
+            let registry = elasticjob_registry::connect(&address).await.expect("an address");
+            let connection = Connection::new(registry, plugins, &NetworkPreference::default()).expect("an address");
+            let job = Job::new("closure", 3).listener("ONCE").handler("COLLECT").described();
+            handles.push(job.simple(|_| async { Ok(()) }).start(&connection).await.expect("starts"));
+            connections.push(connection);
+        }
+        (connections, handles)
+    });
+    let completed = || log.lock().expect("a lock").iter().filter(|l| l.starts_with("completed")).count();
+    for items in ["3", "5", "2", "4"] {
+        runtime.block_on(async {
+            let registry = Arc::clone(connections[0].registry());
+            let path = "/watched/config".to_owned();
+            let query = elasticjob_core::view::Query::Node(path.clone());
+            let text = registry.read(vec![query]).await.expect("an answer")[0].node().expect("a node").text();
+            let of = |line: &str| match line.split_once(": ") {
+                Some(("shardingTotalCount", _)) => format!("shardingTotalCount: {items}\n"),
+                _ => format!("{line}\n"),
+            };
+            let text: String = text.lines().map(of).collect();
+            let elasticjob::registry::Link::Up { session, .. } = *registry.link().borrow() else { panic!("no link") };
+            registry.commit(session, vec![elasticjob_core::tree::Op::set(path, text)]).await;
+        });
+        let before = completed();
+        eventually(&format!("three firings of {items} items"), Duration::from_secs(60), || {
+            (completed() >= before + 4).then_some(())
+        });
+    }
+    let calls = log.lock().expect("a lock").clone();
     let mut once = calls.clone();
     once.sort();
     once.dedup();

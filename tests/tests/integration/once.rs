@@ -122,7 +122,7 @@ fn all_started_and_all_completed_are_told_once_a_firing_also_beside_java_and_thr
     drop((java, first, second));
 
     let all = calls(&cluster.calls);
-    let (mut whole, mut in_vain) = (0, 0);
+    let (mut whole, mut in_vain, mut late) = (0, 0, 0);
     let firings = cluster.firings();
     let judged: Vec<i64> = firings.range(begin + 1..).map(|(second, _)| *second).take(FIRINGS).collect();
     for second in judged {
@@ -149,13 +149,18 @@ fn all_started_and_all_completed_are_told_once_a_firing_also_beside_java_and_thr
                 }
                 _ => {
                     in_vain += 1;
+                    late += u32::from(items == [0, 1, 2]);
                     assert!(gave_up, "{moment} at {second} was neither told nor given up: {items:?}");
                 }
             }
         }
     }
-    eprintln!("of {FIRINGS} firings: {whole} moments told once, {in_vain} given up");
+    eprintln!(
+        "of {FIRINGS} firings: {whole} moments told once, {in_vain} given up, {late} of them although all items ran"
+    );
     // The kill costs the firings of a session time-out; some more are those that Java drops, or comes late to.
     assert!(whole >= FIRINGS, "{whole} moments of {} were told, {in_vain} given up", 2 * FIRINGS);
+    // An item that comes later than the time-out does not count: Java may start that late on a busy machine.
+    assert!(late <= 20, "{late} moments were given up although all items ran");
     assert!(in_vain >= 2, "the killed instance's item was missed at least once: {in_vain}");
 }

@@ -342,3 +342,24 @@ fn a_stored_tracing_element_that_cannot_be_used_is_told_and_kept() {
     });
     assert!(stored.contains("description: new") && stored.contains(element), "{stored}");
 }
+
+#[test]
+fn a_run_that_was_taken_over_is_traced_as_failover() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let zookeeper = ZooKeeper::start();
+    let journal = Journal::new(folder.path());
+    let more = "      cron: '0/3 * * * * ?'\n      failover: true\n";
+    let file = job_file(folder.path(), "job", &zookeeper.address(), &journal, 2, "2", more);
+    let trace = folder.path().join("trace.db");
+    traced(&file, &format!("  tracing:\n    dataSource: {{ url: 'sqlite://{}' }}\n", trace.display()));
+    let survivor = agent(&file, &folder.path().join("survivor"));
+    let mut victim = agent(&file, &folder.path().join("victim"));
+    eventually("the victim runs an item", PATIENCE, || {
+        journal.runs().iter().any(|run| run.pid == victim.pid() && run.end.is_none()).then_some(())
+    });
+    victim.kill();
+    let sql = format!("SELECT execution_source FROM JOB_EXECUTION_LOG WHERE task_id LIKE '%@-@{}'", survivor.pid());
+    eventually("its item is taken over", PATIENCE, || {
+        sqlite_rows(&trace, &sql).iter().any(|row| row[0].as_deref() == Some("FAILOVER")).then_some(())
+    });
+}

@@ -21,28 +21,36 @@ impl JobMachine {
             return;
         }
         self.config_read = Some(node.mzxid);
-        let zones = &*self.surroundings.zones;
-        let checked = JobDocument::parse(&node.data).map_err(|e| e.to_string()).and_then(|document| {
-            let checked = JobConfig::check(&document, zones).and_then(|config| {
-                let faults = (self.setup.check.0)(&config);
-                if faults.is_empty() { Ok(config) } else { Err(faults) }
-            });
-            checked.map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
-        });
-        let checked = checked.and_then(|config| {
-            if config.cron.is_none() && !self.setup.one_off {
-                return Err("`cron` is empty: a scheduled job needs one".to_owned());
+        let document = match JobDocument::parse(&node.data) {
+            Ok(document) => document,
+            // Damage: nobody knows what was meant. The job rests.
+            Err(error) => {
+                self.config = None;
+                self.schedule.next_due = None;
+                self.schedule.cron = None;
+                return self.refuse_config(error.to_string(), out);
             }
-            Ok(config)
+        };
+        let checked = JobConfig::check(&document, &*self.surroundings.zones).and_then(|config| {
+            let faults = (self.setup.check.0)(&config);
+            if faults.is_empty() { Ok(config) } else { Err(faults) }
         });
         match checked {
+            Ok(config) if config.cron.is_none() && !self.setup.one_off => {
+                self.refuse_config("`cron` is empty: a scheduled job needs one".to_owned(), out);
+            }
             Ok(config) => self.use_config(now, config, out),
             // A change that cannot be used is refused: what was in force stays so.
-            Err(reason) => {
-                self.config_refused = true;
-                out.note(Note::BadConfig { reason, rests: self.config.is_none() });
+            Err(faults) => {
+                let reason = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                self.refuse_config(reason, out);
             }
         }
+    }
+
+    fn refuse_config(&mut self, reason: String, out: &mut Effects) {
+        self.config_refused = true;
+        out.note(Note::BadConfig { reason, rests: self.config.is_none() });
     }
 
     fn use_config(&mut self, now: Timestamp, config: JobConfig, out: &mut Effects) {

@@ -84,7 +84,11 @@ impl JobMachine {
                 (Some(_), Ok(document)) if !self.config_refused => Ok(document),
                 (Some(config), _) => Ok(self.document_of(config)),
                 // A first start without cron is told as that.
-                (None, Ok(document)) if document.cron.as_deref().unwrap_or_default().is_empty() => Ok(document),
+                (None, Ok(document))
+                    if !self.setup.one_off && document.cron.as_deref().unwrap_or_default().is_empty() =>
+                {
+                    Ok(document)
+                }
                 (None, _) => Err(()),
             };
         }

@@ -45,7 +45,9 @@ pub type JobError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long code goes on after it was told to end, before it is dropped.
 const GRACE: Duration = Duration::from_secs(1);
-/// A job that leaves waits so long for what was cut off: scripts that are being killed, messages that are being sent.
+/// A job that leaves waits so long for what belongs to runs that have ended: their listeners, messages that are being sent.
+const LATE_MAX: Duration = Duration::from_secs(10);
+/// And so long for what was told to end: scripts that are being killed.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
 
 /// Runs one item (Java: `JobItemExecutor`). Jobs of every kind come down to this.
@@ -127,17 +129,17 @@ struct Work {
 pub(crate) struct Executor {
     work: Arc<Work>,
     leaving: watch::Sender<bool>,
+    /// The time for what may still be done is over, too.
+    late: watch::Sender<bool>,
     yielding: watch::Sender<BTreeSet<u32>>,
     pool: (usize, Arc<Semaphore>),
-    round: Option<Round>,
+    rounds: BTreeMap<Timestamp, Round>,
     /// Everything that runs has a pass; see [`Executor::drain`].
     passes: (Pass, Gate),
 }
 
-/// The runs of one firing. Listeners of the next one wait until those of this one have ended.
+/// The runs of one firing. Listeners of a later one wait until those of this one have ended.
 struct Round {
-    due: Timestamp,
-    before: Option<Gate>,
     pass: std::sync::Weak<Pass>,
     gate: Gate,
 }
@@ -148,9 +150,10 @@ impl Executor {
         Executor {
             work: Arc::new(Work { items, surroundings, instance: instance.into(), turns: Arc::default() }),
             leaving: watch::Sender::new(false),
+            late: watch::Sender::new(false),
             yielding: watch::Sender::default(),
             pool: (size, Arc::new(Semaphore::new(size))),
-            round: None,
+            rounds: BTreeMap::new(),
             passes: gate(),
         }
     }
@@ -158,10 +161,13 @@ impl Executor {
     /// The job has left: asks what still runs to end, and gives what waits for that, up to a bound.
     pub(crate) fn drain(self) -> impl Future<Output = ()> + Send + 'static {
         self.leaving.send_replace(true);
-        let (pass, gate) = self.passes;
+        let ((pass, gate), late) = (self.passes, self.late);
         drop(pass);
         async move {
-            let _ = clock::within(DRAIN_MAX, gate.empty()).await;
+            if clock::within(LATE_MAX, gate.clone().empty()).await.is_none() {
+                late.send_replace(true);
+                let _ = clock::within(DRAIN_MAX, gate.empty()).await;
+            }
         }
     }
 
@@ -201,23 +207,24 @@ impl Executor {
             listeners,
             pool: Arc::clone(&self.pool.1),
             leaving: Cancelled(self.leaving.subscribe()),
+            late: Cancelled(self.late.subscribe()),
             yielding: self.yielding.subscribe(),
             pass: self.passes.0.clone(),
         };
         tokio::spawn(running.go(round, ended));
     }
 
-    /// The firing that a run belongs to: its pass, and what must have ended before.
-    fn round(&mut self, due: Timestamp) -> (Arc<Pass>, Option<Gate>) {
-        if let Some(round) = self.round.as_ref().filter(|round| round.due == due)
-            && let Some(pass) = round.pass.upgrade()
-        {
-            return (pass, round.before.clone());
+    /// The firing that a run belongs to: its pass, and the earlier ones that must have ended before its listeners are called.
+    /// A run of an earlier firing, as of an item that was taken over, waits for no later one.
+    fn round(&mut self, due: Timestamp) -> (Arc<Pass>, Vec<Gate>) {
+        self.rounds.retain(|_, round| round.pass.strong_count() > 0);
+        let before = self.rounds.range(..due).map(|(_, round)| round.gate.clone()).collect();
+        if let Some(pass) = self.rounds.get(&due).and_then(|round| round.pass.upgrade()) {
+            return (pass, before);
         }
-        let before = self.round.take().map(|round| round.gate);
         let (pass, gate) = gate();
         let pass = Arc::new(pass);
-        self.round = Some(Round { due, before: before.clone(), pass: Arc::downgrade(&pass), gate });
+        self.rounds.insert(due, Round { pass: Arc::downgrade(&pass), gate });
         (pass, before)
     }
 }
@@ -230,6 +237,7 @@ struct Running {
     listeners: Vec<Arc<dyn Listener>>,
     pool: Arc<Semaphore>,
     leaving: Cancelled,
+    late: Cancelled,
     yielding: watch::Receiver<BTreeSet<u32>>,
     pass: Pass,
 }
@@ -237,13 +245,13 @@ struct Running {
 impl Running {
     async fn go(
         self,
-        round: Option<(Arc<Pass>, Option<Gate>)>,
+        round: Option<(Arc<Pass>, Vec<Gate>)>,
         ended: impl Fn(RunId, u32, bool) + Clone + Send + Sync + 'static,
     ) {
         if let Some(trace) = &self.trace {
             trace.staging();
         }
-        if let Some((_, Some(before))) = &round {
+        for before in round.iter().flat_map(|(_, before)| before) {
             self.unless_leaving(before.clone().empty()).await;
         }
         self.listen(Moment::Before, &[]).await;
@@ -259,15 +267,20 @@ impl Running {
         drop(round);
     }
 
-    /// Calls the listeners, one after the other. What fails goes to the error handler, and the run goes on.
+    /// Calls the listeners, one after the other. What fails goes to the error handler, and the run goes on. Those of a run that
+    /// has ended may go on while the job leaves.
     async fn listen(&self, moment: Moment, failed: &[u32]) {
+        let leaving = match moment {
+            Moment::Before => &self.leaving,
+            Moment::After => &self.late,
+        };
         for listener in &self.listeners {
             let run = ListenedRun {
                 run: Arc::clone(&self.run),
                 instance: Arc::clone(&self.work.instance),
                 failed: failed.to_vec(),
                 registry: Arc::clone(&self.work.surroundings.registry),
-                leaving: self.leaving.clone(),
+                leaving: leaving.clone(),
                 turns: Arc::clone(&self.work.turns),
             };
             if let Err(error) = listen::call(&**listener, moment, &run).await {
@@ -306,6 +319,7 @@ impl Running {
             listeners: Vec::new(),
             pool: Arc::clone(&self.pool),
             leaving: self.leaving.clone(),
+            late: self.late.clone(),
             yielding: self.yielding.clone(),
             pass: self.pass.clone(),
         }

@@ -9,6 +9,7 @@
 //! are empty and count always. And ours write down how a firing was closed (`guarantee/started-closed`), so that an item that
 //! comes behind it, as one that was taken over, does not wait for those that were there before.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,13 +26,15 @@ use tokio::sync::{Notify, oneshot};
 
 use super::{ListenedRun, Listener};
 use crate::clock;
-use crate::execute::{JobError, JobResult};
+use crate::execute::{JobError, JobResult, panic_text};
 use crate::latch;
 
 /// A step that the registry did not carry out is tried again after this.
 const RETRY: Duration = Duration::from_millis(200);
-/// Tries of what must be done at the end, as long as the registry does not answer.
+/// Tries of a last look, as long as the registry does not answer.
 const TRIES_MAX: u32 = 50;
+/// Tries of what must be done behind a listener that was called, else another instance calls it again: ten minutes.
+const CLOSING_TRIES_MAX: u32 = 3_000;
 
 /// How a firing was closed.
 const CONCLUDED: &str = "concluded";
@@ -111,12 +114,12 @@ impl<L: OnceListener> Listener for DistributeOnce<L> {
 
     fn before<'a>(&'a self, run: &'a ListenedRun) -> BoxFuture<'a, JobResult> {
         let call = || self.listener.all_started(run);
-        Gathering::new(run, "started", self.time_outs(run).started).gather(call).boxed()
+        Gathering::new(run, self.name(), "started", self.time_outs(run).started).gather(call).boxed()
     }
 
     fn after<'a>(&'a self, run: &'a ListenedRun) -> BoxFuture<'a, JobResult> {
         let call = || self.listener.all_completed(run);
-        Gathering::new(run, "completed", self.time_outs(run).completed).gather(call).boxed()
+        Gathering::new(run, self.name(), "completed", self.time_outs(run).completed).gather(call).boxed()
     }
 }
 
@@ -126,8 +129,12 @@ struct Gathering<'a> {
     path: JobPath,
     moment: &'static str,
     root: String,
-    /// The data of our marks: the due time; empty for a trigger, which has no moment that all instances share.
+    /// The data of our marks: the due time; a word for a trigger, which has no moment that all instances share.
     mark: String,
+    /// The due time, when the mark is one.
+    due: Option<i64>,
+    /// Where it is written down how the latest firing was closed for this listener.
+    record: String,
     limit: Option<Duration>,
 }
 
@@ -150,14 +157,18 @@ struct Marks {
     ours: Vec<(u32, i32)>,
     /// Whether there are marks of other firings.
     others: bool,
+    /// Marks of items that the job has no more.
+    stale: Vec<(u32, i32)>,
 }
 
 impl<'a> Gathering<'a> {
-    fn new(run: &'a ListenedRun, moment: &'static str, limit: Option<Duration>) -> Gathering<'a> {
+    fn new(run: &'a ListenedRun, listener: &str, moment: &'static str, limit: Option<Duration>) -> Gathering<'a> {
         let path = JobPath::new(run.job_name());
         let root = path.guarantee_moment(moment);
-        let mark = if run.run.source == Source::Trigger { String::new() } else { run.due().0.to_string() };
-        Gathering { run, path, moment, root, mark, limit }
+        let due = (run.run.source != Source::Trigger).then_some(run.due().0);
+        let mark = due.map_or("trigger".to_owned(), |due| due.to_string());
+        let record = format!("{}/{}", path.guarantee_closed(moment), listener.replace('/', "_"));
+        Gathering { run, path, moment, root, mark, due, record, limit }
     }
 
     async fn gather(self, call: impl Fn() -> BoxFuture<'a, JobResult>) -> JobResult {
@@ -174,7 +185,12 @@ impl<'a> Gathering<'a> {
             // Only the waiting is bounded: a listener that is being called is not called off.
             let seen = tokio::select! {
                 seen = self.come(&mut registered) => seen,
-                () = limit.as_mut() => return self.give_up(&call).await,
+                () = limit.as_mut() => {
+                    // Without marks of ours there is nothing to conclude: nobody has counted us.
+                    let registered = registered || matches!(self.look().await, Some(Seen::Some(_) | Seen::All(_)));
+                    let unanswered = "the registry did not take its marks";
+                    return if registered { self.give_up(&call).await } else { Err(self.error(unanswered)) };
+                }
                 () = leaving.wait() => return Err(self.error("the job is leaving")),
             };
             match seen {
@@ -253,14 +269,14 @@ impl<'a> Gathering<'a> {
     /// Whether this firing, or a later one, was closed, and then whether it was given up. `None` when the registry does not
     /// answer.
     async fn closing(&self) -> Option<Option<bool>> {
-        let record = Query::Node(self.path.guarantee_closed(self.moment));
-        let answers = self.run.registry.read(vec![record]).await.ok()?;
+        let Some(own) = self.due else { return Some(None) };
+        let answers = self.run.registry.read(vec![Query::Node(self.record.clone())]).await.ok()?;
         let text = answers[0].node().map(Node::text).unwrap_or_default();
         let (word, due) = text.split_once('=').unwrap_or_default();
-        let (due, own): (i64, i64) = (due.parse().unwrap_or(i64::MIN), self.mark.parse().unwrap_or(i64::MAX));
+        let due: i64 = due.parse().unwrap_or(i64::MIN);
         // One that is ahead of the time was written by a clock that was off.
-        let due = if due > (clock::now() + limits::LEDGER_AHEAD).0 { i64::MIN } else { due };
-        Some((due >= own).then_some(word == GIVEN_UP && due == own))
+        let counts = due >= own && due <= (clock::now() + limits::LEDGER_AHEAD).0;
+        Some(counts.then_some(word == GIVEN_UP && due == own))
     }
 
     /// Reads the marks. `None` when the registry does not answer.
@@ -270,14 +286,16 @@ impl<'a> Gathering<'a> {
         let items: Vec<u32> = names[0].children().iter().filter_map(|name| name.parse().ok()).collect();
         let queries = items.iter().map(|i| Query::Node(self.path.guarantee_item(self.moment, *i))).collect();
         let nodes = self.run.registry.read(queries).await.ok()?;
-        let own: Option<i64> = self.mark.parse().ok();
-        let (mut marks, mut passed) = (Marks { ours: Vec::new(), others: false }, false);
-        for (item, node) in items.iter().zip(nodes.iter().filter_map(|answer| answer.node())) {
-            if node.data.is_empty() || own.is_none() || node.is(&self.mark) {
+        let (mut marks, mut passed) = (Marks { ours: Vec::new(), others: false, stale: Vec::new() }, false);
+        for (item, answer) in items.iter().zip(&nodes) {
+            let Some(node) = answer.node() else { continue };
+            if *item >= self.run.sharding_total_count() {
+                marks.stale.push((*item, node.version));
+            } else if node.data.is_empty() || node.is(&self.mark) {
                 marks.ours.push((*item, node.version));
             } else {
                 marks.others = true;
-                passed |= node.text().parse::<i64>().ok() > own;
+                passed |= self.due.is_some_and(|own| node.text().parse().is_ok_and(|due: i64| due > own));
             }
         }
         let come = |item: u32| marks.ours.iter().any(|(i, _)| *i == item);
@@ -305,24 +323,32 @@ impl<'a> Gathering<'a> {
         let latch = self.path.guarantee_latch(self.moment);
         let Link::Up { session, .. } = *self.run.registry.link().borrow() else { return None };
         let registry = Arc::clone(&self.run.registry);
-        let held = latch::acquire(registry, session, self.path.root(), &latch, cancelled).await?;
+        let Some(held) = latch::acquire(registry, session, self.path.root(), &latch, cancelled).await else {
+            latch::leave(&*self.run.registry, session, &latch).await;
+            return None;
+        };
         let result = match self.look().await {
             Some(Seen::All(_)) => {
-                let result = call().await;
+                let result = AssertUnwindSafe(call()).catch_unwind().await;
                 self.close(CONCLUDED).await;
-                Some(result)
+                Some(result.unwrap_or_else(|panic| Err(panic_text("the listener", &*panic).into())))
             }
             Some(Seen::Closed { given_up }) => Some(self.closed(given_up)),
             Some(Seen::Some(_) | Seen::Passed(_)) | None => None,
         };
-        for _ in 0..TRIES_MAX {
-            let Link::Up { session: now, .. } = *self.run.registry.link().borrow() else {
-                self.pause().await;
-                continue;
-            };
-            let gone = now != session; // with its session
-            let freed = || async { self.run.registry.commit(now, vec![Op::delete(held.clone())]).await };
-            if gone || matches!(freed().await, Outcome::Committed { .. } | Outcome::Refused(_)) {
+        drop(held);
+        for _ in 0..CLOSING_TRIES_MAX {
+            let link = self.run.registry.link().borrow().clone();
+            match link {
+                // Our place is the only one of this session, since parts take turns.
+                Link::Up { session: now, .. } if now == session => {}
+                Link::Up { .. } | Link::Closed => break, // gone with its session
+                Link::Down(_) => {
+                    self.pause().await;
+                    continue;
+                }
+            }
+            if latch::leave(&*self.run.registry, session, &latch).await {
                 break;
             }
             self.pause().await;
@@ -332,7 +358,7 @@ impl<'a> Gathering<'a> {
 
     /// Takes the marks of this firing away and writes down how it ended, in one transaction; again until that is done.
     async fn close(&self, how: &str) {
-        for _ in 0..TRIES_MAX {
+        for _ in 0..CLOSING_TRIES_MAX {
             match self.look().await {
                 Some(Seen::Closed { .. }) => return,
                 Some(Seen::All(marks) | Seen::Some(marks) | Seen::Passed(marks))
@@ -352,15 +378,15 @@ impl<'a> Gathering<'a> {
             let path = self.path.guarantee_item(self.moment, *item);
             Op::Delete { path, version: Some(*version) }
         };
-        let mut ops: Vec<Op> = marks.ours.iter().map(delete).collect();
+        let mut ops: Vec<Op> = marks.ours.iter().chain(&marks.stale).map(delete).collect();
         if !marks.others {
             // Refused when another item comes meanwhile. That this node goes is what Java waits for.
             ops.push(Op::delete(self.root.clone()));
         }
-        if !self.mark.is_empty() {
-            let record = self.path.guarantee_closed(self.moment);
-            ops.push(Op::Ensure(record.clone()));
-            ops.push(Op::set(record, format!("{how}={}", self.mark)));
+        if self.due.is_some() {
+            ops.push(Op::Ensure(self.path.guarantee_closed(self.moment)));
+            ops.push(Op::Ensure(self.record.clone()));
+            ops.push(Op::set(self.record.clone(), format!("{how}={}", self.mark)));
         }
         ops
     }

@@ -6,10 +6,12 @@ use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::wire::json_text;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 
 use super::once::{DistributeOnce, OnceListener, TimeOuts};
 use super::{ListenedRun, Listener};
-use crate::execute::{JobResult, script};
+use crate::clock;
+use crate::execute::{Cancelled, JobResult, script};
 use crate::props::Props;
 
 const BEFORE: &str = "props.elasticjob.listener.before.command.line";
@@ -18,6 +20,9 @@ const STARTED: &str = "props.elasticjob.listener.started.command.line";
 const COMPLETED: &str = "props.elasticjob.listener.completed.command.line";
 const STARTED_TIMEOUT: &str = "props.elasticjob.listener.started.timeout.milliseconds";
 const COMPLETED_TIMEOUT: &str = "props.elasticjob.listener.completed.timeout.milliseconds";
+
+/// How long one of these commands may take.
+const TIMEOUT: &str = "props.elasticjob.listener.command.timeout.milliseconds";
 
 /// Runs a command before and after each run.
 pub(super) struct Script;
@@ -86,6 +91,7 @@ fn check(config: &JobConfig, keys: [&'static str; 2]) -> Vec<ConfigError> {
         let other = keys[1].trim_start_matches("props.");
         props.fault(keys[0], format!("expected a command, here or in `{other}`"));
     }
+    timeout(&mut props);
     for key in keys {
         if props.given(key).is_some() {
             script::command(&mut props, key);
@@ -124,5 +130,19 @@ async fn command(run: &ListenedRun, key: &'static str) -> JobResult {
         ("ELASTICJOB_DUE_TIME", run.due().to_string()),
         ("ELASTICJOB_SOURCE", run.source().to_owned()),
     ];
-    command.run(run.job_name(), None, run.cancelled()).await
+    let limit = timeout(&mut Props::of(run.config()));
+    let (stop, mut leaving) = (watch::Sender::new(false), run.cancelled());
+    let work = command.run(run.job_name(), None, Cancelled(stop.subscribe()));
+    tokio::pin!(work);
+    let reason = tokio::select! {
+        result = work.as_mut() => return result,
+        () = clock::sleep(limit) => format!("{} ms are over", limit.as_millis()),
+        () = leaving.wait() => "the job is leaving".to_owned(),
+    };
+    stop.send_replace(true);
+    work.await.map_err(|error| format!("{reason}: {error}").into())
+}
+
+fn timeout(props: &mut Props<'_>) -> Duration {
+    props.millis(TIMEOUT, 1..=86_400_000, 60_000)
 }

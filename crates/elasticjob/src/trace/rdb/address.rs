@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use elasticjob_core::cron::{ZoneText, parse_zone};
 use jiff::tz::TimeZone;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
@@ -11,6 +12,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use url::Url;
 
 use super::{DataSource, Dialect};
+use crate::clock;
 
 /// The forms that are understood, for errors.
 const EXPECTED: &str = "expected sqlite://PATH, postgres://HOST:PORT/NAME or mysql://HOST:PORT/NAME, or a jdbc: address of \
@@ -76,7 +78,7 @@ impl Address {
         let port = url.port();
         let zone = match asked("connectionTimeZone").or_else(|| asked("serverTimezone")) {
             Some(name) if dialect == Dialect::Mysql && !["LOCAL", "SERVER"].contains(&name.as_str()) => {
-                TimeZone::get(&name).map_err(|_| format!("time zone `{name}` is not known"))?
+                zone(&name).ok_or_else(|| format!("time zone `{name}` is not known"))?
             }
             _ => TimeZone::system(),
         };
@@ -94,6 +96,15 @@ impl Address {
             Options::Postgres(_) => Dialect::Postgres,
             Options::Mysql(_) => Dialect::Mysql,
         }
+    }
+}
+
+/// A zone as Java writes it: `GMT+8` or an IANA name.
+fn zone(name: &str) -> Option<TimeZone> {
+    match parse_zone(name).ok()? {
+        ZoneText::Host => None,
+        ZoneText::Fixed(zone) => Some(zone),
+        ZoneText::Named(name) => clock::zone(Some(&name)),
     }
 }
 
@@ -202,6 +213,7 @@ mod tests {
         }
         let zone = |url: &str| parse(url).expect("an address").zone;
         assert_eq!(zone("jdbc:mysql://db/a?serverTimezone=Asia/Shanghai").iana_name(), Some("Asia/Shanghai"));
+        assert_eq!(zone("jdbc:mysql://db/a?serverTimezone=GMT%2B8"), TimeZone::fixed(jiff::tz::offset(8)));
         assert_eq!(zone("jdbc:mysql://db/a?connectionTimeZone=LOCAL"), TimeZone::system());
         let Options::Postgres(options) = parse("postgres://u@db/trace").expect("an address").options else { panic!() };
         assert_eq!((options.get_username(), options.get_port(), options.get_database()), ("u", 5432, Some("trace")));

@@ -12,21 +12,25 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FIRINGS: usize = 100;
 /// Seconds between two firings, and how long the instances wait for each other at the start and at the end of one: so a
 /// firing of which an item is missing is over before the next one.
-const EVERY: i64 = 2;
+const EVERY: i64 = 3;
 const TIMEOUT_MILLIS: i64 = 800;
 
-/// A call of the listener: when, and which moment.
+/// A call of the listener: when, for which firing, and which moment.
 #[derive(Clone, Debug)]
 struct Call {
     at: i64,
+    /// Its second: an instance of ours says the due time, a call of Java's stands for the firing in whose time it was.
+    firing: i64,
     moment: String,
 }
 
 fn calls(file: &Path) -> Vec<Call> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let call = |line: &str| {
-        let (moment, at) = line.split_once(' ').expect("two words");
-        Call { at: at.parse().expect("a time"), moment: moment.to_owned() }
+        let [moment, at, due] = line.split(' ').collect::<Vec<_>>().try_into().expect("three words");
+        let at: i64 = at.parse().expect("a time");
+        let due = due.parse::<jiff::Timestamp>().map_or(at / 1_000 / EVERY * EVERY, |due| due.as_second());
+        Call { at, firing: due, moment: moment.to_owned() }
     };
     text.lines().map(call).collect()
 }
@@ -45,7 +49,8 @@ impl Cluster {
         let zookeeper = ZooKeeper::start();
         let journal = Journal::new(folder.path());
         let (calls, script) = (folder.path().join("calls"), folder.path().join("call.sh"));
-        std::fs::write(&script, format!("echo $1 $(date +%s%3N) >> {}\n", calls.display())).expect("a script");
+        std::fs::write(&script, format!("echo $1 $(date +%s%3N) ${{ELASTICJOB_DUE_TIME:--}} >> {}\n", calls.display()))
+            .expect("a script");
         let more = format!(
             "      cron: '0/{EVERY} * * * * ?'\n      overwrite: false\n      misfire: false\n      jobListenerTypes: \
              DISTRIBUTE_ONCE\n"
@@ -79,21 +84,41 @@ impl Cluster {
     }
 }
 
-/// When a process said that its wait was over, by the second of the firing; `moment` is `started` or `completed`.
+/// The firings of which a process said that its wait was over; `moment` is `started` or `completed`. Ours say the due time.
+/// Java says neither that nor which moment it was: what it says counts for the firing in whose time it was.
 fn time_outs(log: &str, moment: &str) -> Vec<i64> {
     let mut found = Vec::new();
-    let lines: Vec<&str> = log.lines().collect();
-    for (index, line) in lines.iter().enumerate() {
-        let ours = line.contains(&format!("waiting for all items to be {moment} (time-out"));
-        // Java says of neither which it was: its start waits before the items run.
-        let javas = line.contains("Job timeout. timeout mills is");
-        if ours || javas {
-            let stamp =
-                lines[..=index].iter().rev().find_map(|l| l.split_whitespace().next()?.parse::<jiff::Timestamp>().ok());
+    let mut stamp = None;
+    for line in log.lines() {
+        stamp = line.split_whitespace().next().and_then(time_of_day).or(stamp);
+        let ours = line
+            .split_once("waiting for all items due ")
+            .filter(|(_, rest)| rest.contains(&format!("to be {moment} (")));
+        if let Some((_, rest)) = ours {
+            found.extend(
+                rest.split(' ').next().and_then(|w| w.parse::<jiff::Timestamp>().ok()).map(|due| due.as_second()),
+            );
+        } else if line.contains("Job timeout. timeout mills is") {
             found.extend(stamp.map(|s| s.as_second() / EVERY * EVERY));
         }
     }
     found
+}
+
+/// The time with which Java's lines begin, of today.
+fn time_of_day(word: &str) -> Option<jiff::Timestamp> {
+    let time: jiff::civil::Time = word.parse().ok()?;
+    Some(
+        jiff::Zoned::now()
+            .date()
+            .to_zoned(jiff::tz::TimeZone::system())
+            .ok()?
+            .with()
+            .time(time)
+            .build()
+            .ok()?
+            .timestamp(),
+    )
 }
 
 #[test]
@@ -126,9 +151,8 @@ fn all_started_and_all_completed_are_told_once_a_firing_also_beside_java_and_thr
     let firings = cluster.firings();
     let judged: Vec<i64> = firings.range(begin + 1..).map(|(second, _)| *second).take(FIRINGS).collect();
     for second in judged {
-        let called = |moment: &str| -> Vec<&Call> {
-            all.iter().filter(|c| c.moment == moment && c.at / 1_000 / EVERY * EVERY == second).collect()
-        };
+        let called =
+            |moment: &str| -> Vec<&Call> { all.iter().filter(|c| c.moment == moment && c.firing == second).collect() };
         let (started, completed) = (called("started"), called("completed"));
         assert!(started.len() <= 1 && completed.len() <= 1, "twice: {started:?} {completed:?}");
         let mut items = firings[&second].clone();
@@ -159,8 +183,6 @@ fn all_started_and_all_completed_are_told_once_a_firing_also_beside_java_and_thr
         "of {FIRINGS} firings: {whole} moments told once, {in_vain} given up, {late} of them although all items ran"
     );
     // The kill costs the firings of a session time-out; some more are those that Java drops, or comes late to.
-    assert!(whole >= FIRINGS, "{whole} moments of {} were told, {in_vain} given up", 2 * FIRINGS);
-    // An item that comes later than the time-out does not count: Java may start that late on a busy machine.
-    assert!(late <= 20, "{late} moments were given up although all items ran");
+    assert!(whole >= 7 * 2 * FIRINGS / 10, "{whole} moments of {} were told, {in_vain} given up", 2 * FIRINGS);
     assert!(in_vain >= 2, "the killed instance's item was missed at least once: {in_vain}");
 }

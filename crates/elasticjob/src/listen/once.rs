@@ -155,9 +155,10 @@ enum Seen {
 #[derive(Debug)]
 struct Marks {
     ours: Vec<(u32, i32)>,
-    /// Whether there are marks of other firings.
+    /// Whether there are marks of later firings, or of triggers.
     others: bool,
-    /// Marks of items that the job has no more.
+    /// Marks of items that the job has no more, or of earlier firings, which an instance that died has left. A Java instance
+    /// that has the item now takes such a mark for its own.
     stale: Vec<(u32, i32)>,
 }
 
@@ -294,8 +295,13 @@ impl<'a> Gathering<'a> {
             } else if node.data.is_empty() || node.is(&self.mark) {
                 marks.ours.push((*item, node.version));
             } else {
-                marks.others = true;
-                passed |= self.due.is_some_and(|own| node.text().parse().is_ok_and(|due: i64| due > own));
+                match (self.due, node.text().parse::<i64>()) {
+                    (Some(own), Ok(theirs)) if theirs < own => marks.stale.push((*item, node.version)),
+                    (own, theirs) => {
+                        marks.others = true;
+                        passed |= own.is_some() && theirs.is_ok();
+                    }
+                }
             }
         }
         let come = |item: u32| marks.ours.iter().any(|(i, _)| *i == item);
@@ -418,6 +424,7 @@ impl<'a> Gathering<'a> {
 
     fn error(&self, reason: &str) -> JobError {
         let millis = self.limit.unwrap_or_default().as_millis();
-        format!("waiting for all items to be {} (time-out {millis} ms): {reason}", self.moment).into()
+        let due = self.run.due();
+        format!("waiting for all items due {due} to be {} (time-out {millis} ms): {reason}", self.moment).into()
     }
 }

@@ -306,7 +306,7 @@ impl Job {
     }
 }
 
-/// A started job. Dropping it does not stop the job.
+/// A started job. Dropping it does not stop the job, as long as another handle or the [`Connection`] is there.
 #[derive(Clone, Debug)]
 pub struct JobHandle {
     name: String,

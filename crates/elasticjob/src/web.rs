@@ -36,14 +36,18 @@ impl Connecting {
     /// Reads the time-outs from those properties; by default they are Java's, 3 and 5 seconds.
     pub(crate) fn read(props: &mut Props<'_>, connect: &'static str, read: &'static str) -> Connecting {
         let ca_file = props.text(CA_FILE).map(str::to_owned);
-        if let Some(Err(reason)) = ca_file.as_deref().map(certificates) {
-            props.fault(CA_FILE, format!("expected a file of certificates: {reason}"));
-        }
         Connecting {
             connect_timeout: props.millis(connect, 1..=3_600_000, 3_000),
             read_timeout: props.millis(read, 1..=3_600_000, 5_000),
             ca_file,
         }
+    }
+}
+
+/// Notes what is wrong with the file of certificates. Apart from [`Connecting::read`], which each run does.
+pub(crate) fn check_certificates(props: &mut Props<'_>) {
+    if let Some(Err(reason)) = props.text(CA_FILE).map(certificates) {
+        props.fault(CA_FILE, format!("expected a file of certificates: {reason}"));
     }
 }
 

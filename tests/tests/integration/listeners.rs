@@ -2,14 +2,16 @@
 
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use elasticjob::registry::Connection;
 use elasticjob::{
-    DistributeOnce, ErrorHandler, Failure, JobResult, ListenedRun, Listener, NetworkPreference, OnceListener, Plugins,
+    DistributeOnce, ErrorHandler, Failure, JobResult, JobState, ListenedRun, Listener, NetworkPreference, OnceListener,
+    Plugins,
 };
 use elasticjob_tests::{ZooKeeper, eventually};
+use tokio::sync::watch;
 
 use crate::ways::{BOTH, Job, connect};
 
@@ -231,12 +233,6 @@ fn a_listener_that_waits_in_vain_times_out_and_the_items_run() {
     runtime.shutdown_background();
 }
 
-/// Work that takes longer than the time to the next firing.
-#[expect(clippy::disallowed_methods, reason = "an item that takes its time is what is tested")]
-async fn overrun() {
-    tokio::time::sleep(Duration::from_millis(1_200)).await;
-}
-
 /// An item that overruns is caught up while the other one takes its firing: two runs of one due time in one process.
 #[test]
 fn the_parts_of_one_firing_that_run_in_one_process_call_the_listener_once() {
@@ -245,20 +241,26 @@ fn the_parts_of_one_firing_that_run_in_one_process_call_the_listener_once() {
     let plugins = Plugins::default().listener(DistributeOnce::new(Once(Arc::clone(&log)), limit, limit));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let sources: Log = Default::default();
-    let _handle = runtime.block_on(async {
-        let ran = Arc::clone(&sources);
+    let state: Arc<OnceLock<watch::Receiver<JobState>>> = Arc::default();
+    let handle = runtime.block_on(async {
+        let (ran, state) = (Arc::clone(&sources), Arc::clone(&state));
         let job = Job::new("closure", 2).listener("ONCE").described().simple(move |context| {
             ran.lock().expect("a lock").push(context.source().to_owned());
+            let state = state.get().cloned();
             async move {
-                // Each third firing overruns.
-                if context.item() == 1 && context.due().0 / 1_000 % 3 == 0 {
-                    overrun().await;
+                // Each third firing overruns: it goes on until the next one has fallen due.
+                if let Some(mut state) = state.filter(|_| context.item() == 1 && context.due().0 / 1_000 % 3 == 0) {
+                    let later = context.due() + Duration::from_secs(1);
+                    let passed =
+                        |s: &JobState| matches!(s, JobState::Running { next: Some(next), .. } if *next > later);
+                    state.wait_for(passed).await?;
                 }
                 Ok(())
             }
         });
         job.start(&connect(plugins)).await.expect("starts")
     });
+    state.set(handle.states()).expect("set once");
     let calls = eventually("ten firings", PATIENCE, || {
         Some(log.lock().expect("a lock").clone())
             .filter(|log| log.iter().filter(|l| l.starts_with("completed")).count() >= 10)

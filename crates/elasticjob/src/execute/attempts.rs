@@ -128,9 +128,7 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     async fn run(self, mut leaving: Cancelled, limit: std::pin::Pin<&mut impl Future<Output = ()>>) -> Ended {
-        let grace = self.items.grace(self.context.config());
-        let (job, item) = (self.context.job_name().to_owned(), self.context.item());
-        let context = self.context;
+        let (stopped, context) = (self.context.clone(), self.context);
         let work = AssertUnwindSafe(async { self.items.execute(context).await }).catch_unwind();
         let mut work = pin!(work.map(|ended| ended.unwrap_or_else(|panic| Err(panic_text("the job", &*panic).into()))));
         let timed_out = tokio::select! {
@@ -145,10 +143,11 @@ impl Attempt<'_> {
         let reason = if timed_out { format!("{} is over", over(self.bounds)) } else { "the job is leaving".to_owned() };
         let ended = tokio::select! {
             result = work.as_mut() => Some(result),
-            () = clock::sleep(grace) => None,
+            () = clock::sleep(self.items.grace(stopped.config())) => None,
         };
         if ended.is_none() && timed_out && !self.items.ends_when_dropped() {
             // Its thread cannot be stopped. The item stays marked as running, else it would run twice.
+            let (job, item) = (stopped.job_name(), stopped.item());
             tracing::error!(job, item, "{reason}, and the blocking code goes on: its item is free when it ends");
             tokio::select! {
                 _ = work => {}

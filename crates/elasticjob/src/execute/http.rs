@@ -110,6 +110,7 @@ impl ItemExecutor for Http {
     fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
         let mut props = Props::of(config);
         Settings::read(&mut props);
+        web::check_certificates(&mut props);
         props.faults()
     }
 }

@@ -88,6 +88,7 @@ impl Messenger for WebHook {
     fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
         let mut props = Props::of(config);
         self.read(&mut props);
+        web::check_certificates(&mut props);
         props.faults()
     }
 

@@ -336,13 +336,12 @@ impl<'a> Gathering<'a> {
         let result = match self.look().await {
             Some(Seen::All(_)) => {
                 let result = AssertUnwindSafe(call()).catch_unwind().await;
-                self.close(CONCLUDED).await;
+                self.close(CONCLUDED, &held).await;
                 Some(result.unwrap_or_else(|panic| Err(panic_text("the listener", &*panic).into())))
             }
             Some(Seen::Closed { given_up }) => Some(self.closed(given_up)),
             Some(Seen::Some(_) | Seen::Passed(_)) | None => None,
         };
-        drop(held);
         for _ in 0..CLOSING_TRIES_MAX {
             let link = self.run.registry.link().borrow().clone();
             match link {
@@ -362,21 +361,31 @@ impl<'a> Gathering<'a> {
         result
     }
 
-    /// Takes the marks of this firing away and writes down how it ended, in one transaction; again until that is done.
-    async fn close(&self, how: &str) {
+    /// Takes the marks of this firing away and writes down how it ended, in one transaction; again until that is done. The
+    /// place at the latch goes with them, so that nobody waits for it when this process dies here.
+    async fn close(&self, how: &str, place: &str) {
         for _ in 0..CLOSING_TRIES_MAX {
             match self.look().await {
                 Some(Seen::Closed { .. }) => return,
-                Some(Seen::All(marks) | Seen::Some(marks) | Seen::Passed(marks))
-                    if self.commit(self.closing_ops(&marks, how)).await =>
-                {
-                    return;
+                Some(Seen::All(marks) | Seen::Some(marks) | Seen::Passed(marks)) => {
+                    let mut ops = self.closing_ops(&marks, how);
+                    ops.push(Op::delete(place));
+                    // A place that went with its session must not keep the firing open.
+                    let without = ops[..ops.len() - 1].to_vec();
+                    if self.commit(ops).await || (self.is_gone(place).await && self.commit(without).await) {
+                        return;
+                    }
                 }
-                Some(_) | None => {}
+                None => {}
             }
             self.pause().await;
         }
         tracing::error!(job = self.run.job_name(), "the marks of `{}` could not be taken away", self.moment);
+    }
+
+    async fn is_gone(&self, path: &str) -> bool {
+        let answers = self.run.registry.read(vec![Query::Node(path.to_owned())]).await;
+        answers.is_ok_and(|answers| answers[0].node().is_none())
     }
 
     fn closing_ops(&self, marks: &Marks, how: &str) -> Vec<Op> {

@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::Failure;
 use crate::file::{self, AgentFile, Fault, FileJob};
 use crate::output;
+use crate::serve::Served;
 
 /// The jobs of `elasticjob up` without a file.
 const QUICK_START: &str = include_str!("quick-start.yaml");
@@ -25,9 +26,12 @@ pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Fai
     let done = runtime.block_on(async {
         let connection = connect(&file, registry).await?;
         connection.trace(file.tracing.clone())?;
+        let mut served = Served::default();
+        served.serve(file.services.clone(), &connection).await;
         let agent = Agent {
             path,
             connection,
+            served,
             grace: file.shutdown_timeout,
             running: Vec::new(),
             joining: FuturesUnordered::new(),
@@ -47,14 +51,23 @@ pub(crate) fn check(path: &Path) -> Result<(), Failure> {
 }
 
 /// Reads a file and checks its jobs; every fault is told with its place.
-fn load(path: Option<&Path>) -> Result<AgentFile, Failure> {
+pub(crate) fn load(path: Option<&Path>) -> Result<AgentFile, Failure> {
     let name = path.map_or("the quick-start jobs".to_owned(), |p| p.display().to_string());
-    let told = |faults: Vec<Fault>| Failure::Wrong(faults.into_iter().map(|f| format!("{name}:{f}")).collect());
     let env = |variable: &str| std::env::var(variable).ok();
     let file = match path {
         Some(path) => file::read(path, &env),
         None => file::parse(QUICK_START, &env),
     };
+    checked(file, &name)
+}
+
+/// The same of a text; `name` is what faults begin with.
+pub(crate) fn load_text(text: &str, name: &str) -> Result<AgentFile, Failure> {
+    checked(file::parse(text, &|variable| std::env::var(variable).ok()), name)
+}
+
+fn checked(file: Result<AgentFile, Vec<Fault>>, name: &str) -> Result<AgentFile, Failure> {
+    let told = |faults: Vec<Fault>| Failure::Wrong(faults.into_iter().map(|f| format!("{name}:{f}")).collect());
     let file = file.map_err(told)?;
     file.warnings.iter().for_each(|warning| output::tell(&format!("{name}:{warning}")));
     let plugins = Plugins::default();
@@ -126,6 +139,7 @@ async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, 
 struct Agent<'a> {
     path: Option<&'a Path>,
     connection: Connection,
+    served: Served,
     grace: Duration,
     running: Vec<(FileJob, JobHandle)>,
     /// Registrations that are awaited.
@@ -215,6 +229,7 @@ impl Agent<'_> {
         if let Err(error) = self.connection.trace(file.tracing) {
             return tracing::error!("{error}");
         }
+        self.served.serve(file.services, &self.connection).await;
         let same = |old: &FileJob, new: &FileJob| old.document == new.document && old.job_type == new.job_type;
         let mut jobs = file.jobs;
         let running = std::mem::take(&mut self.running);
@@ -234,6 +249,7 @@ impl Agent<'_> {
     }
 
     async fn stop(&mut self) {
+        self.served.leave();
         let stops = self.running.iter().map(|(_, handle)| handle.stop_within(self.grace));
         futures_util::future::join_all(stops).await;
         self.connection.close().await;

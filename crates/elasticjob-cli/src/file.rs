@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use elasticjob::registry::zookeeper::Settings;
 use elasticjob::trace::{DataSource, Retention, rdb};
 use elasticjob::{JobDocument, TraceSettings};
 use elasticjob_core::wire::yaml::{self, Entry, Position, Typed, Yaml};
+
+use crate::serve::Services;
 
 /// What a file says.
 #[derive(Debug, Default)]
@@ -19,6 +22,7 @@ pub(crate) struct AgentFile {
     pub(crate) jobs: Vec<FileJob>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) tracing: Option<TraceSettings>,
+    pub(crate) services: Services,
     pub(crate) warnings: Vec<Fault>,
 }
 
@@ -44,7 +48,7 @@ impl fmt::Display for Fault {
     }
 }
 
-const TOP: &[&str] = &["regCenter", "tracing", "dump", "jobs", "shutdownTimeoutSeconds", "enabled"];
+const TOP: &[&str] = &["regCenter", "tracing", "dump", "metrics", "jobs", "shutdownTimeoutSeconds", "enabled"];
 const REG_CENTER: &[&str] = &[
     "serverLists",
     "namespace",
@@ -83,7 +87,8 @@ const JOB: &[&str] = &[
 ];
 const TRACING: &[&str] =
     &["type", "dataSource", "includeJobNames", "excludeJobNames", "retentionDays", "retentionRows"];
-const DUMP: &[&str] = &["enabled", "port"];
+/// Of `dump` and `metrics`.
+const SERVICE: &[&str] = &["enabled", "port", "host"];
 
 /// Reads a file.
 ///
@@ -163,7 +168,8 @@ impl Reader {
         let squeezed = squeeze(&entry.key);
         let found = known.iter().find(|k| squeeze(k) == squeezed).copied();
         if found.is_none() {
-            let nearest = known.iter().min_by_key(|k| distance(&squeeze(k), &squeezed)).copied().unwrap_or_default();
+            let nearest =
+                known.iter().min_by_key(|k| strsim::levenshtein(&squeeze(k), &squeezed)).copied().unwrap_or_default();
             self.fault(entry.at, format!("unknown key `{}` in {inside}: did you mean `{nearest}`?", entry.key));
         }
         found
@@ -252,7 +258,8 @@ impl Reader {
                     file.shutdown_timeout = Duration::from_secs(seconds.unsigned_abs());
                 }
                 Some("tracing") => self.tracing(entry, file),
-                Some("dump") => self.dump(entry),
+                Some("dump") => file.services.dump = self.service(entry, "`dump`"),
+                Some("metrics") => file.services.metrics = self.service(entry, "`metrics`"),
                 Some(other) => self.warn(entry.at, format!("key `{other}` has no meaning here and is ignored")),
                 None => {}
             }
@@ -344,15 +351,21 @@ impl Reader {
         }
     }
 
-    fn dump(&mut self, entry: &Entry) {
+    /// Something that listens: only when a port is given, and on the loopback unless `host` says otherwise.
+    fn service(&mut self, entry: &Entry, inside: &str) -> Option<SocketAddr> {
+        let (mut enabled, mut port, mut host) = (true, None, IpAddr::from(Ipv4Addr::LOCALHOST));
         for setting in self.map(entry).to_vec() {
-            match self.key(&setting, DUMP, "`dump`") {
-                Some("port") => drop(self.number(&setting, 0, 65_535)),
-                Some("enabled") => drop(self.flag(&setting)),
+            match self.key(&setting, SERVICE, inside) {
+                Some("port") => port = u16::try_from(self.number(&setting, 0, 65_535)).ok(),
+                Some("enabled") => enabled = self.flag(&setting),
+                Some("host") => match self.text(&setting).parse() {
+                    Ok(ip) => host = ip,
+                    Err(_) => self.wrong(&setting, "an IP address of this host; 0.0.0.0 for all"),
+                },
                 Some(_) | None => {}
             }
         }
-        self.warn(entry.at, "key `dump`: the dump port is not served by this version");
+        port.filter(|_| enabled).map(|port| SocketAddr::new(host, port))
     }
 
     fn jobs(&mut self, entry: &Entry, file: &mut AgentFile) {
@@ -491,22 +504,6 @@ fn replace_variables(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result
     }
     out.push_str(rest);
     Ok(out)
-}
-
-/// Edits from one text to the other (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

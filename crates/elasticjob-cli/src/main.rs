@@ -3,11 +3,14 @@
 
 mod agent;
 mod args;
+mod clock;
 mod cron;
 mod file;
-mod jobs;
 mod log;
+mod man;
+mod operate;
 mod output;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -54,11 +57,14 @@ fn run(args: Args) -> Result<(), Failure> {
         Command::Cron { expression, zone, from, count } => {
             cron::run(&expression, zone.as_deref(), from.as_deref(), count, args.output)
         }
-        Command::Job { operation } => jobs::run(&operation, args.registry.as_deref(), args.output),
+        Command::Job { operation } => operate::job(&operation, args.registry.as_deref(), args.output),
+        Command::Server { operation } => operate::server(&operation, args.registry.as_deref(), args.output),
+        Command::Shard { operation } => operate::shard(&operation, args.registry.as_deref(), args.output),
         Command::Completions { shell } => {
             let mut command = <Args as clap::CommandFactory>::command();
             clap_complete::generate(shell, &mut command, "elasticjob", &mut std::io::stdout());
             Ok(())
         }
+        Command::Man { folder } => man::write(&folder),
     }
 }

@@ -1,8 +1,15 @@
 //! The terminal: data on standard output, talk on standard error.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
-/// Prints data.
+use comfy_table::{ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+
+use crate::Failure;
+use crate::args::Output;
+
+/// Prints data. A reader that has gone away, as `head`, ends it quietly.
 pub(crate) fn data(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -13,20 +20,136 @@ pub(crate) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// Rows under headings, as wide as they must be.
-pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
-    let mut widths: Vec<usize> = headings.iter().map(|h| h.chars().count()).collect();
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
+/// Rows for people and objects for programs: the same data twice, in the same order.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    headings: &'static [&'static str],
+    rows: Vec<Vec<String>>,
+    objects: Vec<Value>,
+}
+
+impl Listing {
+    pub(crate) fn new(headings: &'static [&'static str]) -> Listing {
+        Listing { headings, rows: Vec::new(), objects: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, row: Vec<String>, object: Value) {
+        self.rows.push(row);
+        self.objects.push(object);
+    }
+
+    /// As it is printed.
+    pub(crate) fn text(&self, format: Output) -> String {
+        match format {
+            Output::Json => format!("{}\n", Value::Array(self.objects.clone())),
+            Output::Yaml if self.objects.is_empty() => "[]\n".to_owned(),
+            Output::Yaml => self.objects.iter().map(|object| yaml(object, "- ")).collect(),
+            Output::Table => self.table(),
         }
     }
-    let line = |cells: Vec<&str>| {
-        let padded: Vec<String> =
-            cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}", width = *width)).collect();
-        format!("{}\n", padded.join("  ").trim_end())
-    };
-    let mut text = line(headings.to_vec());
-    rows.iter().for_each(|row| text.push_str(&line(row.iter().map(String::as_str).collect())));
+
+    /// The rows alone.
+    pub(crate) fn table(&self) -> String {
+        table(self.headings, &self.rows)
+    }
+
+    /// The objects alone.
+    pub(crate) fn into_objects(self) -> Vec<Value> {
+        self.objects
+    }
+}
+
+/// One object, for programs.
+pub(crate) fn object(object: &Value, format: Output) -> String {
+    match format {
+        Output::Json => format!("{object}\n"),
+        Output::Yaml | Output::Table => yaml(object, ""),
+    }
+}
+
+/// An object, a key a line; the first begins with `mark`. Scalars and what is nested are JSON, which is YAML too.
+fn yaml(object: &Value, mark: &str) -> String {
+    let Value::Object(entries) = object else { return format!("{mark}{object}\n") };
+    let mut text = String::new();
+    for (index, (key, value)) in entries.iter().enumerate() {
+        let begin = if index == 0 { mark.to_owned() } else { " ".repeat(mark.len()) };
+        match value {
+            Value::Array(members) if members.iter().any(Value::is_object) => {
+                text.push_str(&format!("{begin}{key}:\n"));
+                let inner = format!("{}- ", " ".repeat(mark.len()));
+                text.extend(members.iter().map(|member| yaml(member, &inner)));
+            }
+            value => text.push_str(&format!("{begin}{key}: {value}\n")),
+        }
+    }
     text
+}
+
+/// Rows under headings, no wider than the terminal: long cells are wrapped.
+pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(headings);
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    format!("{}\n", table.trim_fmt())
+}
+
+/// Asks for a yes; `--yes` gives it beforehand.
+pub(crate) fn confirm(question: &str, yes: bool) -> Result<bool, Failure> {
+    if yes {
+        return Ok(true);
+    }
+    if !std::io::stdin().is_terminal() {
+        let line = format!("elasticjob: {question} Standard input is no terminal to ask on: say --yes");
+        return Err(Failure::Wrong(vec![line]));
+    }
+    let mut out = std::io::stderr().lock();
+    let _ = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// A bar that shows how many of how many are done; only on a terminal, and only for more than one.
+pub(crate) fn progress() -> impl Fn(usize, usize) + Send + Sync + 'static {
+    let bar = ProgressBar::hidden();
+    let style = ProgressStyle::with_template("{wide_bar} {pos} of {len} jobs");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    move |done, all| {
+        if done == 0 && all > 1 {
+            bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+            bar.set_length(all as u64);
+        }
+        bar.set_position(done as u64);
+        if done == all {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_listing_reads_the_same_in_each_form() {
+        let mut listing = Listing::new(&["JOB", "ITEMS"]);
+        listing.push(vec!["a".into(), "2".into()], json!({"jobName": "a", "items": [{"item": 0}, {"item": 1}]}));
+        listing.push(vec!["b: c".into(), "0".into()], json!({"jobName": "b: c", "items": []}));
+        assert_eq!(listing.text(Output::Table), "JOB   ITEMS\na     2\nb: c  0\n");
+        let json = "[{\"jobName\":\"a\",\"items\":[{\"item\":0},{\"item\":1}]},{\"jobName\":\"b: c\",\"items\":[]}]\n";
+        assert_eq!(listing.text(Output::Json), json);
+        let text = listing.text(Output::Yaml);
+        assert_eq!(text, "- jobName: \"a\"\n  items:\n  - item: 0\n  - item: 1\n- jobName: \"b: c\"\n  items: []\n");
+        assert!(elasticjob_core::wire::yaml::parse(&text).is_ok(), "it is YAML");
+        assert_eq!(Listing::new(&["JOB"]).text(Output::Yaml), "[]\n");
+    }
 }

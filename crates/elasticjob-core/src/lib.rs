@@ -3,6 +3,7 @@
 //! In reading order: [`path`] names the registry's nodes and [`tree`] its operations; [`view`] is the picture of one job
 //! that decides; [`machine`] is the life of one job on one instance, from which everything else is called: [`cron`] for
 //! when, [`shard`] for who, [`wire`] for the exact texts that Java reads and writes, [`config`] for what a user asked for.
+//! [`picture`] is what operators are told.
 //! [`limits`] holds every bound.
 
 pub mod config;
@@ -10,6 +11,7 @@ pub mod cron;
 pub mod limits;
 pub mod machine;
 pub mod path;
+pub mod picture;
 pub mod shard;
 pub mod time;
 pub mod tree;

@@ -168,6 +168,29 @@ impl JobView {
         self.has_instances |= !self.instances.is_empty();
     }
 
+    /// The data that the picture has of a node, for comparison: `None` where it keeps none, `Some(None)` where the node is
+    /// missing in it.
+    pub fn mirrored(&self, path: &JobPath, at: &str) -> Option<Option<&[u8]>> {
+        fn data(node: Option<&Node>) -> Option<&[u8]> {
+            node.map(|node| node.data.as_ref())
+        }
+        Some(match path.place(at)? {
+            Place::Root => data(self.root.as_ref()),
+            Place::Config => data(self.config.as_ref()),
+            Place::Server(ip) => data(self.servers.get(ip)),
+            Place::Instance(id) => data(self.instances.get(id)),
+            Place::Leader => data(self.leader.as_ref()),
+            Place::Necessary => data(self.necessary.as_ref()),
+            Place::Processing
+            | Place::FailoverItem(_)
+            | Place::Trigger(_)
+            | Place::ItemDisabled(_)
+            | Place::ItemFailover(_)
+            | Place::ItemRunning(_)
+            | Place::Other => return None,
+        })
+    }
+
     /// What the server's node says; `None` when it is missing.
     pub fn server(&self, ip: &str) -> Option<ServerState> {
         let node = self.servers.get(ip)?;

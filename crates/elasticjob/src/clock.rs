@@ -1,6 +1,6 @@
 //! The only file of this crate that reads the time or waits for it.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use elasticjob_core::time::Timestamp;
 
@@ -17,6 +17,12 @@ pub(crate) fn until(moment: Timestamp) -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let moment = Duration::from_millis(u64::try_from(moment.0).unwrap_or_default());
     moment.saturating_sub(since)
+}
+
+/// A moment of the clock that only goes forward, to measure spans.
+#[expect(clippy::disallowed_methods, reason = "the one place")]
+pub(crate) fn instant() -> Instant {
+    Instant::now()
 }
 
 /// Waits.

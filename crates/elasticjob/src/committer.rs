@@ -4,12 +4,15 @@
 //! go again; after three refusals the batch is halved, so that a bad one costs the others little.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use elasticjob_core::tree::{Op, Refusal};
 use elasticjob_registry::{Outcome, Registry};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, mpsc};
+
+use crate::metrics::Metrics;
 
 /// Batches that are under way at one time.
 const IN_FLIGHT: usize = 4;
@@ -33,10 +36,10 @@ pub(crate) struct Committer(mpsc::UnboundedSender<Commit>);
 
 impl Committer {
     /// Starts the queue; it ends with its last handle.
-    pub(crate) fn start(registry: Arc<dyn Registry>) -> Committer {
+    pub(crate) fn start(registry: Arc<dyn Registry>, metrics: Arc<Metrics>) -> Committer {
         // Unbounded, since a job has at most one commit under way.
         let (sender, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(run(registry, receiver));
+        tokio::spawn(run(registry, receiver, metrics));
         Committer(sender)
     }
 
@@ -47,10 +50,11 @@ impl Committer {
     }
 }
 
-async fn run(registry: Arc<dyn Registry>, mut queue: mpsc::UnboundedReceiver<Commit>) {
+async fn run(registry: Arc<dyn Registry>, mut queue: mpsc::UnboundedReceiver<Commit>, metrics: Arc<Metrics>) {
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut next: Option<Commit> = None;
     loop {
+        metrics.commit_queue.store(queue.len(), Ordering::Relaxed);
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         let Some(first) = (match next.take() {
             Some(first) => Some(first),
@@ -148,7 +152,7 @@ mod tests {
         let registry: Arc<dyn Registry> = Arc::new(Memory::new().connect());
         let session = conformance::session(&*registry).await;
         registry.commit(session, vec![Op::create("/taken", "")]).await;
-        let committer = Committer::start(Arc::clone(&registry));
+        let committer = Committer::start(Arc::clone(&registry), Arc::default());
         let mut answers = Vec::new();
         for number in 0..200 {
             let (done, answer) = oneshot::channel();

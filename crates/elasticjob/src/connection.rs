@@ -11,6 +11,7 @@ use tokio::sync::OnceCell;
 use crate::execute;
 use crate::handle::Dispatcher;
 use crate::identity::{self, NetworkPreference};
+use crate::metrics::{Beside, Health, Metered, Metrics};
 use crate::plugins::Plugins;
 use crate::trace::{TraceSettings, Tracer};
 use crate::worker::Worker;
@@ -58,14 +59,17 @@ impl Connection {
         preference: &NetworkPreference,
     ) -> Result<Connection, Error> {
         let server_ip = identity::server_ip(preference)?;
+        let metrics = Arc::new(Metrics::default());
+        let registry: Arc<dyn Registry> = Arc::new(Metered::new(registry, Arc::clone(&metrics)));
         let surroundings = Surroundings { zones: Box::new(clock::zone), strategies: plugins.strategies() };
-        let worker = Worker::start(Arc::clone(&registry), Arc::new(surroundings));
+        let worker = Worker::start(Arc::clone(&registry), Arc::new(surroundings), Arc::clone(&metrics));
         let plugins = Arc::new(plugins);
         let surroundings = execute::Surroundings {
             dispatcher: Arc::new(Dispatcher::new(Arc::clone(&plugins))),
             tracer: Arc::new(Tracer::new(Arc::clone(&plugins), &server_ip)),
             registry: Arc::clone(&registry),
             plugins,
+            metrics,
         };
         Ok(Connection(Arc::new(Inner { registry, worker, surroundings, server_ip, identity: OnceCell::new() })))
     }
@@ -91,6 +95,26 @@ impl Connection {
     /// The plug-ins that configurations may name.
     pub fn plugins(&self) -> &Arc<Plugins> {
         &self.0.surroundings.plugins
+    }
+
+    /// What this process has counted, as text in the OpenMetrics format, which Prometheus reads: runs, failures, lag,
+    /// misfires, failovers, requests to the registry, queues. To be served under
+    /// `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+    pub fn metrics(&self) -> String {
+        let execute::Surroundings { dispatcher, tracer, metrics, .. } = &self.0.surroundings;
+        let (trace_queue, trace_dropped) = tracer.load();
+        let registry_up = matches!(*self.0.registry.link().borrow(), Link::Up { .. });
+        metrics.render(Beside { registry_up, trace_queue, trace_dropped, handlers: dispatcher.busy() })
+    }
+
+    /// Whether this process does its work.
+    pub fn health(&self) -> Health {
+        let registry = match &*self.0.registry.link().borrow() {
+            Link::Up { .. } => None,
+            Link::Down(reason) => Some(reason.clone()),
+            Link::Closed => Some("the connection is closed".to_owned()),
+        };
+        Health { registry, waiting: self.0.surroundings.metrics.waiting() }
     }
 
     pub(crate) fn surroundings(&self) -> execute::Surroundings {

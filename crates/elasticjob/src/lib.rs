@@ -31,12 +31,14 @@ mod bootstrap;
 mod clock;
 mod committer;
 mod connection;
+mod dump_service;
 mod error;
 mod execute;
 mod handle;
 mod identity;
 mod latch;
 mod listen;
+mod metrics;
 mod mirror;
 mod operate;
 mod plugins;
@@ -46,9 +48,13 @@ mod web;
 mod worker;
 
 pub use bootstrap::{Job, JobHandle, OneOffJob, STOP_GRACE, ScheduleJob};
+pub use dump_service::DumpService;
 pub use elasticjob_core::config::{ConfigError, JobConfig};
 pub use elasticjob_core::cron::{Cron, CronError};
 pub use elasticjob_core::machine::StopReason;
+pub use elasticjob_core::picture::{
+    Check, CheckName, Explained, JobBrief, JobStatus, ServerBrief, ShardInfo, ShardStatus, Verdict,
+};
 pub use elasticjob_core::shard::{Assignment, ShardingStrategy};
 pub use elasticjob_core::time::Timestamp;
 pub use elasticjob_core::wire::JobDocument;
@@ -60,7 +66,10 @@ pub use execute::{
 pub use handle::{ErrorHandler, Failure};
 pub use identity::{NetworkPreference, server_ip};
 pub use listen::{DistributeOnce, ListenedRun, Listener, OnceListener, TimeOuts};
-pub use operate::{JobBrief, Operate, OperateError};
+pub use metrics::Health;
+pub use operate::{
+    Change, DUMP_ANSWER_MAX, History, HistoryEntry, HistoryQuery, Operate, OperateError, Scope, StoredConfig, dump_from,
+};
 pub use plugins::Plugins;
 pub use trace::TraceSettings;
 pub use worker::JobState;

@@ -7,6 +7,7 @@ mod timers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use elasticjob_core::machine::{Input, JobMachine, RunId, Setup, StepId, StepResult, StopReason, Surroundings};
@@ -20,6 +21,7 @@ use crate::Error;
 use crate::clock;
 use crate::committer::Committer;
 use crate::execute::Executor;
+use crate::metrics::Metrics;
 use crate::mirror::{self, Watches};
 use slot::Slot;
 use timers::Timers;
@@ -58,17 +60,67 @@ pub(crate) struct Start {
 /// What the worker is told. `job` is the number of a slot, `epoch` that of the link on which something was asked.
 pub(crate) enum Message {
     Start(Box<Start>),
-    Stop { job: String, deadline: Timestamp },
+    Stop {
+        job: String,
+        deadline: Timestamp,
+    },
     Link(Link),
-    Loaded { job: usize, epoch: u64, loaded: Option<(Watches, Box<JobView>)> },
-    Reloaded { job: usize, epoch: u64, view: Option<Box<JobView>> },
-    Event { job: usize, epoch: u64, event: Event },
-    Read { job: usize, epoch: u64, path: String, ticket: u64, node: Option<Node> },
-    Watching { job: usize, epoch: u64, path: String, watch: elasticjob_registry::Watch },
-    Done { job: usize, epoch: u64, step: StepId, result: StepResult },
-    Latched { job: usize, epoch: u64, step: StepId, node: Option<String> },
-    Ended { job: usize, run: RunId, item: u32, failed: bool },
-    ClockChecked { job: usize, epoch: u64, difference: Duration },
+    Loaded {
+        job: usize,
+        epoch: u64,
+        loaded: Option<(Watches, Box<JobView>)>,
+    },
+    Reloaded {
+        job: usize,
+        epoch: u64,
+        view: Option<Box<JobView>>,
+    },
+    Event {
+        job: usize,
+        epoch: u64,
+        event: Event,
+    },
+    Read {
+        job: usize,
+        epoch: u64,
+        path: String,
+        ticket: u64,
+        node: Option<Node>,
+    },
+    Watching {
+        job: usize,
+        epoch: u64,
+        path: String,
+        watch: elasticjob_registry::Watch,
+    },
+    Done {
+        job: usize,
+        epoch: u64,
+        step: StepId,
+        result: StepResult,
+    },
+    Latched {
+        job: usize,
+        epoch: u64,
+        step: StepId,
+        node: Option<String>,
+    },
+    Ended {
+        job: usize,
+        run: RunId,
+        item: u32,
+        failed: bool,
+    },
+    ClockChecked {
+        job: usize,
+        epoch: u64,
+        difference: Duration,
+    },
+    /// Somebody wants to see what a job decides by.
+    Look {
+        job: String,
+        answer: oneshot::Sender<Option<Box<JobView>>>,
+    },
 }
 
 /// A handle to the task.
@@ -77,13 +129,14 @@ pub(crate) struct Worker(mpsc::UnboundedSender<Message>);
 
 impl Worker {
     /// Starts the task. It ends when no handle is left and all jobs have ended.
-    pub(crate) fn start(registry: Arc<dyn Registry>, surroundings: Arc<Surroundings>) -> Worker {
+    pub(crate) fn start(registry: Arc<dyn Registry>, surroundings: Arc<Surroundings>, metrics: Arc<Metrics>) -> Worker {
         // Unbounded: watches and ended runs must never wait. What can be under way is bounded by the number of jobs.
         let (sender, receiver) = mpsc::unbounded_channel();
-        let committer = Committer::start(Arc::clone(&registry));
+        let committer = Committer::start(Arc::clone(&registry), Arc::clone(&metrics));
         let task = Task {
             registry: Arc::clone(&registry),
             surroundings,
+            metrics,
             committer,
             slots: Vec::new(),
             names: HashMap::new(),
@@ -120,6 +173,7 @@ async fn follow_link(registry: Arc<dyn Registry>, worker: mpsc::WeakUnboundedSen
 struct Task {
     registry: Arc<dyn Registry>,
     surroundings: Arc<Surroundings>,
+    metrics: Arc<Metrics>,
     committer: Committer,
     slots: Vec<Option<Slot>>,
     names: HashMap<String, usize>,
@@ -141,6 +195,7 @@ impl Task {
             if received == 0 {
                 return;
             }
+            self.metrics.worker_queue.store(messages.len(), Ordering::Relaxed);
             for message in batch.drain(..) {
                 self.take(message);
             }
@@ -192,6 +247,11 @@ impl Task {
                 }
             }
             Message::Ended { job, run, item, failed } => self.input(job, Input::ItemEnded { run, item, failed }),
+            Message::Look { job, answer } => {
+                let job = self.names.get(&job).copied();
+                let view = job.and_then(|job| self.slot(job)).and_then(|slot| slot.machine.view().cloned());
+                let _ = answer.send(view.map(Box::new));
+            }
             Message::ClockChecked { job, epoch, difference } => {
                 if self.is_current(job, epoch) {
                     self.input(job, Input::ClockChecked(difference));

@@ -13,7 +13,7 @@ use crate::path::JobPath;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason, Refusal};
 use crate::view::{Answer, Query};
-use crate::wire::Ledger;
+use crate::wire::{Claim, Ledger};
 
 /// What is read of an item of ours after it was claimed.
 const QUERIES_PER_ITEM: usize = 4;
@@ -65,8 +65,9 @@ impl JobMachine {
         let own: Vec<u32> = owners.iter().filter(|(_, id)| *id == self.id()).map(|(item, _)| *item).collect();
         self.remember_owners(now, owners);
         let session = self.session_id();
+        let claim = Claim { instance: self.id().to_owned(), at: now }.to_text();
         let mut ops: Vec<Op> =
-            own.iter().map(|i| Op::ephemeral(self.path.item_claim(*i, session), self.id())).collect();
+            own.iter().map(|i| Op::ephemeral(self.path.item_claim(*i, session), claim.as_str())).collect();
         let lost: Vec<u32> = self.items.keys().filter(|i| !own.contains(i)).copied().collect();
         ops.extend(lost.iter().map(|i| Op::delete(self.path.item_claim(*i, session))));
         let watched = lost.iter().flat_map(|i| [self.path.item_disabled(*i), self.path.item_failover(*i)]).collect();

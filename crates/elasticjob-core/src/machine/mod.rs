@@ -257,6 +257,11 @@ impl JobMachine {
         self.items.get(&item).is_none_or(waits)
     }
 
+    /// The picture that decides; `None` while there is no session.
+    pub fn view(&self) -> Option<&JobView> {
+        self.session.as_ref().map(|_| &self.view)
+    }
+
     /// The job's paths.
     pub fn path(&self) -> &JobPath {
         &self.path

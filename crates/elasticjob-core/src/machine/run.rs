@@ -21,7 +21,8 @@ impl JobMachine {
         let Some((source, due, items)) = self.candidates(now, &config) else { return false };
         self.begins += 1;
         let run = RunId(self.begins);
-        let ledger = Ledger { due, instance: self.id().to_owned(), session: self.session_id(), begin: self.begins };
+        let (instance, session) = (self.id().to_owned(), self.session_id());
+        let ledger = Ledger { due, instance, session, begin: self.begins, at: now };
         let mut plan = Begun { run, due, source, items: Vec::new(), spans: Vec::new(), ops: Vec::new() };
         for item in items.into_iter().take(limits::ITEMS_PER_COMMIT) {
             let start = plan.ops.len();

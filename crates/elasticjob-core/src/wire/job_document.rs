@@ -80,6 +80,33 @@ pub enum DocumentError {
 }
 
 impl JobDocument {
+    /// The keys that both Java's instances and ours read. Java fails at any other one.
+    pub const KEYS: [&'static str; 23] = [
+        "cron",
+        "description",
+        "disabled",
+        "failover",
+        "jobErrorHandlerType",
+        "jobExecutorServiceHandlerType",
+        "jobExecutorThreadPoolSizeProviderType",
+        "jobExtraConfigurations",
+        "jobListenerTypes",
+        "jobName",
+        "jobParameter",
+        "jobShardingStrategyType",
+        "label",
+        "maxTimeDiffSeconds",
+        "misfire",
+        "monitorExecution",
+        "overwrite",
+        "props",
+        "reconcileIntervalMinutes",
+        "shardingItemParameters",
+        "shardingTotalCount",
+        "staticSharding",
+        "timeZone",
+    ];
+
     /// What Java's builder would make of only these two: the manual's defaults.
     pub fn new(job_name: &str, sharding_total_count: u32) -> JobDocument {
         JobDocument {

@@ -1,4 +1,6 @@
-//! Our data of `sharding/<item>`: which due time was begun last, and by whom. Java keeps the node empty and never reads it.
+//! Our own texts: the ledger, data of `sharding/<item>`, says which due time was begun last, and by whom; a claim, data of
+//! `sharding/<item>/instance/claim-<session>`, who claims the item. Java keeps the first empty and has no second. Both carry
+//! the writer's wall clock: beside the registry's time of the write it shows a clock that is off.
 
 use crate::time::Timestamp;
 
@@ -13,12 +15,15 @@ pub struct Ledger {
     pub session: u64,
     /// Counts the begins of that session, so that a begin can be told from another one of the same due time.
     pub begin: u64,
+    /// The writer's clock when it asked for the begin.
+    pub at: Timestamp,
 }
 
 impl Ledger {
-    /// The node's text: `due=<ms> by=<instance> session=<hex> begin=<n>`.
+    /// The node's text: `due=<ms> by=<instance> session=<hex> begin=<n> at=<ms>`.
     pub fn to_text(&self) -> String {
-        format!("due={} by={} session={:016x} begin={}", self.due.0, self.instance, self.session, self.begin)
+        let Ledger { due, instance, session, begin, at } = self;
+        format!("due={} by={instance} session={session:016x} begin={begin} at={}", due.0, at.0)
     }
 
     /// Reads a node; `None` for an empty one and for what is not ours.
@@ -30,7 +35,30 @@ impl Ledger {
         let instance = field("by")?.to_owned();
         let session = u64::from_str_radix(field("session")?, 16).ok()?;
         let begin = field("begin")?.parse().ok()?;
-        Some(Ledger { due, instance, session, begin })
+        let at = Timestamp(field("at")?.parse().ok()?);
+        Some(Ledger { due, instance, session, begin, at })
+    }
+}
+
+/// Who claims an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The instance.
+    pub instance: String,
+    /// Its clock when it asked for the claim.
+    pub at: Timestamp,
+}
+
+impl Claim {
+    /// The node's text: `<instance> at=<ms>`.
+    pub fn to_text(&self) -> String {
+        format!("{} at={}", self.instance, self.at.0)
+    }
+
+    /// Reads a node; `None` for what is not ours.
+    pub fn parse(data: &[u8]) -> Option<Claim> {
+        let (instance, at) = std::str::from_utf8(data).ok()?.rsplit_once(" at=")?;
+        Some(Claim { instance: instance.to_owned(), at: Timestamp(at.parse().ok()?) })
     }
 }
 
@@ -40,11 +68,16 @@ mod tests {
 
     #[test]
     fn a_ledger_reads_back_and_foreign_data_is_none() {
-        let ledger = Ledger { due: Timestamp(17), instance: "10.0.0.1@-@7".into(), session: 0xab, begin: 3 };
-        assert_eq!(ledger.to_text(), "due=17 by=10.0.0.1@-@7 session=00000000000000ab begin=3");
+        let ledger =
+            Ledger { due: Timestamp(17), instance: "10.0.0.1@-@7".into(), session: 0xab, begin: 3, at: Timestamp(19) };
+        assert_eq!(ledger.to_text(), "due=17 by=10.0.0.1@-@7 session=00000000000000ab begin=3 at=19");
         assert_eq!(Ledger::parse(ledger.to_text().as_bytes()), Some(ledger));
-        for foreign in ["", "due=x by=a session=0 begin=1", "hello", "due=1 by=a"] {
+        for foreign in ["", "due=x by=a session=0 begin=1", "hello", "due=1 by=a", "due=1 by=a session=0 begin=1"] {
             assert_eq!(Ledger::parse(foreign.as_bytes()), None, "{foreign}");
+            assert_eq!(Claim::parse(foreign.as_bytes()), None, "{foreign}");
         }
+        let claim = Claim { instance: "10.0.0.1@-@7".into(), at: Timestamp(19) };
+        assert_eq!(claim.to_text(), "10.0.0.1@-@7 at=19");
+        assert_eq!(Claim::parse(claim.to_text().as_bytes()), Some(claim));
     }
 }

@@ -1,5 +1,5 @@
-//! Java's texts, exactly: the stored configuration, instance nodes, task ids, the context as JSON; and our one addition,
-//! the ledger of an item. Nothing else of the project knows how they look.
+//! Java's texts, exactly: the stored configuration, instance nodes, task ids, the context as JSON; and our additions,
+//! the ledger and the claim of an item. Nothing else of the project knows how they look.
 
 mod context;
 mod emit;
@@ -13,6 +13,6 @@ pub mod yaml;
 pub use context::{ContextFields, context_json, json_text};
 pub use instance::{InstanceNode, instance_yaml, is_server_ip, parse_instance};
 pub use job_document::{DocumentError, JobDocument};
-pub use ledger::Ledger;
+pub use ledger::{Claim, Ledger};
 pub use task_id::task_id;
 pub use tracing_element::TracingElement;

@@ -32,6 +32,7 @@ pub use simple::{BlockingJob, SimpleJob};
 use crate::clock;
 use crate::handle::{Dispatcher, Failure};
 use crate::listen::{self, ListenedRun, Listener, Moment};
+use crate::metrics::{JobMeter, Metrics};
 use crate::plugins::Plugins;
 use crate::trace::{RunTrace, Tracer};
 use crate::web;
@@ -115,6 +116,7 @@ pub(crate) struct Surroundings {
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) tracer: Arc<Tracer>,
     pub(crate) registry: Arc<dyn Registry>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What all runs of one job have in common.
@@ -122,6 +124,7 @@ struct Work {
     items: Arc<dyn ItemExecutor>,
     surroundings: Surroundings,
     instance: Arc<str>,
+    meter: Arc<JobMeter>,
     turns: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -145,10 +148,11 @@ struct Round {
 }
 
 impl Executor {
-    pub(crate) fn new(items: Arc<dyn ItemExecutor>, surroundings: Surroundings, instance: &str) -> Executor {
+    pub(crate) fn new(items: Arc<dyn ItemExecutor>, surroundings: Surroundings, instance: &str, job: &str) -> Executor {
+        let meter = surroundings.metrics.job(job);
         let size = pool_size("CPU");
         Executor {
-            work: Arc::new(Work { items, surroundings, instance: instance.into(), turns: Arc::default() }),
+            work: Arc::new(Work { items, surroundings, instance: instance.into(), meter, turns: Arc::default() }),
             leaving: watch::Sender::new(false),
             late: watch::Sender::new(false),
             yielding: watch::Sender::default(),
@@ -169,6 +173,11 @@ impl Executor {
                 let _ = clock::within(DRAIN_MAX, gate.empty()).await;
             }
         }
+    }
+
+    /// Where this job's counts are.
+    pub(crate) fn meter(&self) -> &JobMeter {
+        &self.work.meter
     }
 
     /// Whether runs of this job want to know when to yield.
@@ -344,12 +353,15 @@ impl Running {
         let (run, instance) = (Arc::clone(&self.run), Arc::clone(&self.work.instance));
         let context = Context::new(run, item, instance, self.leaving.clone(), self.yielding.clone());
         let execution = self.trace.as_ref().map(|trace| trace.item_started(item.item));
+        let (meter, source, began) = (&self.work.meter, self.run.source, clock::instant());
+        meter.begins(source, self.run.due);
         let result = if self.leaving.is_cancelled() {
             // Its marks are gone: others may have begun it.
             Err("not executed: the job was leaving before its turn came".into())
         } else {
             attempts::run(&*self.work.items, context, self.leaving.clone()).await
         };
+        meter.ends(source, result.is_err(), began.elapsed());
         end.tell(result.is_err());
         let text = result.as_ref().err().map(|error| web::chain(&**error));
         if let (Some(trace), Some(execution)) = (&self.trace, execution) {

@@ -122,6 +122,11 @@ impl Dispatcher {
         Dispatcher { plugins, places: Arc::new(Semaphore::new(HANDLERS_MAX)) }
     }
 
+    /// How many failures are being handled.
+    pub(crate) fn busy(&self) -> usize {
+        HANDLERS_MAX - self.places.available_permits()
+    }
+
     /// Has a failure handled, beside the run.
     pub(crate) fn dispatch(&self, failure: Failure) {
         let name = &failure.config().error_handler;

@@ -37,6 +37,7 @@ pub(super) struct Bus {
 struct Load {
     bytes: AtomicUsize,
     dropped: AtomicU64,
+    dropped_before: AtomicU64,
 }
 
 impl Bus {
@@ -57,6 +58,13 @@ impl Bus {
             self.load.bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.load.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// How many events wait, and how many were dropped since the start.
+    pub(super) fn load(&self) -> (usize, u64) {
+        let dropped = &self.load.dropped;
+        let all = self.load.dropped_before.load(Ordering::Relaxed) + dropped.load(Ordering::Relaxed);
+        (self.sender.max_capacity() - self.sender.capacity(), all)
     }
 
     /// Waits until what was taken in is written, or given up.
@@ -165,6 +173,7 @@ impl Writer {
     fn tell_dropped(&self) {
         let dropped = self.load.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
+            self.load.dropped_before.fetch_add(dropped, Ordering::Relaxed);
             tracing::error!(
                 "event trace in {}: {dropped} events were dropped, the queue was full",
                 self.sink.describe()

@@ -16,7 +16,7 @@ use std::time::Duration;
 use elasticjob_core::config::JobConfig;
 use elasticjob_core::machine::Run;
 use elasticjob_core::time::Timestamp;
-use elasticjob_core::wire::task_id;
+use elasticjob_core::wire::{TracingElement, task_id};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
@@ -74,6 +74,15 @@ pub struct DataSource {
     pub username: Option<String>,
     /// The password, when the address has none.
     pub password: Option<String>,
+}
+
+impl DataSource {
+    /// That of a stored configuration.
+    pub(crate) fn of(element: &TracingElement) -> DataSource {
+        let value = |key: &str| element.props.get(key).filter(|v| !v.is_empty()).cloned();
+        let url = value("jdbcUrl").or_else(|| value("url")).unwrap_or_default();
+        DataSource { url, username: value("username"), password: value("password") }
+    }
 }
 
 impl fmt::Debug for DataSource {
@@ -196,10 +205,7 @@ impl Tracer {
     fn bus(&self, config: &JobConfig) -> Option<Arc<Bus>> {
         let mut inner = self.inner.lock();
         if let Some(element) = &config.tracing {
-            let value = |key: &str| element.props.get(key).filter(|v| !v.is_empty()).cloned();
-            let url = value("jdbcUrl").or_else(|| value("url")).unwrap_or_default();
-            let source = DataSource { url, username: value("username"), password: value("password") };
-            let key = (element.kind.clone(), source);
+            let key = (element.kind.clone(), DataSource::of(element));
             if !inner.elements.contains_key(&key) {
                 let bus = self.open(&element.kind, &key.1, Retention::Default);
                 if let Err(reason) = &bus {
@@ -216,14 +222,22 @@ impl Tracer {
         Some(Arc::clone(bus))
     }
 
+    fn buses(&self) -> Vec<Arc<Bus>> {
+        let inner = self.inner.lock();
+        let elements = inner.elements.values().flatten();
+        let replaced = inner.replaced.iter().filter_map(std::sync::Weak::upgrade);
+        inner.settings.iter().map(|(_, bus)| bus).chain(elements).cloned().chain(replaced).collect()
+    }
+
+    /// How many events wait, and how many were dropped.
+    pub(crate) fn load(&self) -> (usize, u64) {
+        let loads = self.buses().into_iter().map(|bus| bus.load());
+        loads.fold((0, 0), |(waiting, dropped), load| (waiting + load.0, dropped + load.1))
+    }
+
     /// Waits until everything is written, up to that time.
     pub(crate) async fn flush(&self, limit: Duration) {
-        let buses: Vec<Arc<Bus>> = {
-            let inner = self.inner.lock();
-            let elements = inner.elements.values().flatten();
-            let replaced = inner.replaced.iter().filter_map(std::sync::Weak::upgrade);
-            inner.settings.iter().map(|(_, bus)| bus).chain(elements).cloned().chain(replaced).collect()
-        };
+        let buses = self.buses();
         let flushes = buses.iter().map(|bus| bus.flush());
         if clock::within(limit, futures_util::future::join_all(flushes)).await.is_none() {
             tracing::warn!("the end of the event trace could not be written within {limit:?}");

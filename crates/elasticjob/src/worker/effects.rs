@@ -46,6 +46,7 @@ impl Task {
             Effect::Stop(reason) => {
                 if let Some(slot) = self.slots.get_mut(job).and_then(Option::take) {
                     self.names.remove(&slot.name);
+                    self.metrics.forget(&slot.name);
                     tokio::spawn(slot.stop(reason));
                 }
             }
@@ -169,6 +170,7 @@ impl Task {
     fn note(&mut self, job: usize, note: &Note) {
         use elasticjob_core::machine::Level;
         let Some(slot) = self.slot(job) else { return };
+        slot.executor.meter().note(note);
         if let (Note::Misfired { items, .. }, Some(config)) = (note, slot.machine.config()) {
             slot.executor.missed(config, items);
         }

@@ -106,6 +106,12 @@ impl Slot {
         } else {
             JobState::Disconnected
         };
+        match &state {
+            JobState::Running { items, leads, .. } => self.executor.meter().stands(true, items.len(), *leads),
+            JobState::Starting | JobState::Disconnected | JobState::Stopped(_) => {
+                self.executor.meter().stands(false, 0, false);
+            }
+        }
         self.state.send_if_modified(|old| {
             let changed = *old != state && !matches!(old, JobState::Stopped(_));
             if changed {

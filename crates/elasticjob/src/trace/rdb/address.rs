@@ -90,6 +90,14 @@ impl Address {
         Ok(Address { options, zone, shown: format!("{scheme}://{host}{port}/{name}") })
     }
 
+    /// The same, without making a file that is not there.
+    pub(super) fn of_existing(mut self) -> Address {
+        if let Options::Sqlite(options) = self.options {
+            self.options = Options::Sqlite(options.create_if_missing(false));
+        }
+        self
+    }
+
     pub(super) fn dialect(&self) -> Dialect {
         match self.options {
             Options::Sqlite(_) => Dialect::Sqlite,

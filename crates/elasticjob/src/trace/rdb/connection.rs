@@ -127,4 +127,26 @@ impl Connection {
             }
         }
     }
+
+    /// Every row of a query, so many columns of it, as texts.
+    pub(super) async fn rows(
+        &mut self,
+        sql: String,
+        values: &[Value],
+        columns: usize,
+    ) -> Result<Vec<Vec<Option<String>>>, Trouble> {
+        fn texts<R: Row>(rows: &[R], columns: usize) -> Result<Vec<Vec<Option<String>>>, Trouble>
+        where
+            usize: sqlx::ColumnIndex<R>,
+            for<'r> Option<String>: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+        {
+            let row = |row: &R| (0..columns).map(|column| row.try_get(column).map_err(Trouble::from)).collect();
+            rows.iter().map(row).collect()
+        }
+        match self {
+            Connection::Sqlite(connection) => texts(&statement!(sql, values).fetch_all(connection).await?, columns),
+            Connection::Postgres(connection) => texts(&statement!(sql, values).fetch_all(connection).await?, columns),
+            Connection::Mysql(connection) => texts(&statement!(sql, values).fetch_all(connection).await?, columns),
+        }
+    }
 }

@@ -217,14 +217,43 @@ impl Dialect {
         (sql, rows.rows.iter().flatten().cloned().collect())
     }
 
-    /// Asks for the time of the row that so many are newer than; nothing when there are not so many.
-    pub(super) fn time_of_row(self, table: Table, rows: u64) -> String {
-        let (name, time) = (table.name(), table.time());
-        let text = match self {
+    /// A column of time as text.
+    fn shown(self, time: &str) -> String {
+        match self {
             Dialect::Postgres => format!("to_char({time}, 'YYYY-MM-DD HH24:MI:SS.US')"),
             Dialect::Sqlite => time.to_owned(),
             Dialect::Mysql => format!("DATE_FORMAT({time}, '%Y-%m-%d %H:%i:%s.%f')"),
+        }
+    }
+
+    /// Asks for the latest executions of a job, which is bound first; then, when asked for, the time since when. Every column
+    /// is a text.
+    pub(super) fn history(self, since: bool, failed: bool, limit: u32) -> String {
+        let (name, time) = (Table::Execution.name(), Table::Execution.time());
+        let (job, moment, text) = match self {
+            Dialect::Postgres => ("$1", "$2::text::timestamp", "TEXT"),
+            Dialect::Sqlite => ("?", "?", "TEXT"),
+            Dialect::Mysql => ("?", "?", "CHAR"),
         };
+        let (start, end) = (self.shown("start_time"), self.shown("complete_time"));
+        let flag = match self {
+            Dialect::Postgres => "is_success",
+            Dialect::Sqlite | Dialect::Mysql => "is_success <> 0",
+        };
+        let since = if since { format!(" AND start_time >= {moment}") } else { String::new() };
+        // A run without an end is not one that failed: it may be on its way.
+        let failed = if failed { format!(" AND NOT ({flag}) AND complete_time IS NOT NULL") } else { String::new() };
+        format!(
+            "SELECT CAST(sharding_item AS {text}), execution_source, ip, hostname, task_id, {start}, {end}, \
+             CASE WHEN {flag} THEN '1' ELSE '0' END, failure_cause \
+             FROM {name} WHERE job_name = {job}{since}{failed} ORDER BY {time} DESC, sharding_item LIMIT {limit}"
+        )
+    }
+
+    /// Asks for the time of the row that so many are newer than; nothing when there are not so many.
+    pub(super) fn time_of_row(self, table: Table, rows: u64) -> String {
+        let (name, time) = (table.name(), table.time());
+        let text = self.shown(time);
         format!("SELECT {text} FROM {name} WHERE {time} IS NOT NULL ORDER BY {time} DESC LIMIT 1 OFFSET {rows}")
     }
 

@@ -3,6 +3,7 @@
 mod address;
 mod connection;
 mod dialect;
+mod history;
 mod retain;
 
 use std::time::Duration;
@@ -17,6 +18,8 @@ use crate::clock;
 use address::Address;
 use connection::{Connection, Trouble};
 use dialect::{Dialect, Rows, Table};
+pub(crate) use history::history;
+pub use history::{History, HistoryEntry, HistoryQuery};
 
 /// Longest wait for a connection, and for one batch.
 const CONNECT_MAX: Duration = Duration::from_secs(10);

@@ -1,0 +1,92 @@
+//! `elasticjob job apply`: stored configurations are changed to those of a file.
+
+use std::io::Read;
+use std::path::Path;
+
+use elasticjob::{Change, JobDocument, Operate};
+use elasticjob_core::wire::yaml;
+use serde_json::json;
+use similar::TextDiff;
+
+use crate::args::Output;
+use crate::output::{self, Listing};
+use crate::{Failure, agent};
+
+/// The configurations of a file: one as it is stored, or those of an agent's file.
+pub(super) fn read(path: &Path) -> Result<Vec<JobDocument>, Failure> {
+    let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+    let wrong = |text: String| Failure::Wrong(vec![format!("{name}:{text}")]);
+    let mut text = String::new();
+    let read = match path == Path::new("-") {
+        true => std::io::stdin().read_to_string(&mut text).map(drop),
+        false => std::fs::read_to_string(path).map(|read| text = read),
+    };
+    read.map_err(|error| wrong(format!("1:1: the file cannot be read: {error}")))?;
+    let root =
+        yaml::parse(&text).map_err(|e| wrong(format!("{}:{}: not YAML: {}", e.at.line, e.at.column, e.reason)))?;
+    let has = |key: &str| root.map().is_some_and(|entries| entries.iter().any(|entry| entry.key == key));
+    if !has("jobName") {
+        let file = agent::load_text(&text, &name)?;
+        return Ok(file.jobs.into_iter().map(|job| job.document).collect());
+    }
+    let document = JobDocument::parse(text.as_bytes()).map_err(|error| wrong(format!(" {error}")))?;
+    Ok(vec![document])
+}
+
+/// Shows every difference, asks once, and writes. Nothing is written when one of them has a fault.
+pub(super) async fn run(
+    operate: &Operate,
+    documents: Vec<JobDocument>,
+    yes: bool,
+    format: Output,
+) -> Result<(), Failure> {
+    let mut changes = Vec::new();
+    for document in documents {
+        changes.push(operate.plan_config(document).await.map_err(wrong_is_wrong)?);
+    }
+    let mut listing = Listing::new(&[]);
+    for change in &changes {
+        for warning in &change.warnings {
+            output::tell(&format!("job `{}`: key {warning}; its instances may know more", change.job));
+        }
+        let difference = difference(change);
+        listing
+            .push(Vec::new(), json!({"jobName": change.job, "changed": !change.is_empty(), "difference": difference}));
+        if format == Output::Table {
+            output::data(&difference);
+        }
+    }
+    if format != Output::Table {
+        output::data(&listing.text(format));
+    }
+    let changed: Vec<&Change> = changes.iter().filter(|change| !change.is_empty()).collect();
+    if changed.is_empty() {
+        output::tell("nothing to change");
+        return Ok(());
+    }
+    let names: Vec<&str> = changed.iter().map(|change| change.job.as_str()).collect();
+    if !output::confirm(&format!("Change the configuration of {}?", names.join(", ")), yes)? {
+        return Err(anyhow::anyhow!("nothing was changed").into());
+    }
+    for change in changed {
+        operate.apply(change).await?;
+    }
+    Ok(())
+}
+
+/// A wrong configuration is wrong input; all else is an operation that failed.
+fn wrong_is_wrong(error: elasticjob::OperateError) -> Failure {
+    match error {
+        elasticjob::OperateError::WrongConfig { .. } | elasticjob::OperateError::UnknownKey { .. } => {
+            Failure::Wrong(vec![format!("elasticjob: {error}")])
+        }
+        error => error.into(),
+    }
+}
+
+/// The lines that go and come, with some around them; nothing when there are none.
+fn difference(change: &Change) -> String {
+    let diff = TextDiff::from_lines(change.before.text.as_str(), change.after.as_str());
+    let (before, after) = (format!("{} (stored)", change.job), format!("{} (new)", change.job));
+    diff.unified_diff().context_radius(1).header(&before, &after).to_string()
+}

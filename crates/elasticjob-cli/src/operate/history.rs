@@ -1,0 +1,95 @@
+//! `elasticjob job history`: the latest runs, from the event trace.
+
+use elasticjob::trace::DataSource;
+use elasticjob::{HistoryEntry, HistoryQuery, Operate, Timestamp};
+use serde_json::{Map, Value, json};
+
+use crate::args::{JobOperation, Output};
+use crate::output::{self, Listing};
+use crate::{Failure, agent};
+
+/// What is asked for, and where; none for the database of the job's configuration.
+pub(super) struct Wanted {
+    source: Option<DataSource>,
+    query: HistoryQuery,
+}
+
+pub(super) fn wanted(operation: &JobOperation) -> Result<Wanted, Failure> {
+    let JobOperation::History { database, user, file, failed, since, limit, .. } = operation else {
+        return Err(anyhow::anyhow!("not a history").into());
+    };
+    let wrong = |line: String| Failure::Wrong(vec![format!("elasticjob: {line}")]);
+    let since = since.as_ref().map(|text| {
+        let moment: Result<jiff::Timestamp, _> = text.parse();
+        let told = |_| wrong(format!("--since `{text}`: expected a time like 2026-03-29T00:00:00Z"));
+        moment.map(|moment| Timestamp(moment.as_millisecond())).map_err(told)
+    });
+    let source = match (database, file) {
+        (Some(url), _) => {
+            let password = std::env::var("ELASTICJOB_DATABASE_PASSWORD").ok().filter(|p| !p.is_empty());
+            let source = DataSource { url: url.clone(), username: user.clone(), password };
+            elasticjob::trace::rdb::check(&source).map_err(|reason| wrong(format!("--database: {reason}")))?;
+            Some(source)
+        }
+        (None, Some(file)) => {
+            let found = agent::load(Some(file))?.tracing.map(|settings| settings.source);
+            let missing = || wrong(format!("{}: it has no `tracing`", file.display()));
+            Some(found.ok_or_else(missing)?)
+        }
+        (None, None) => None,
+    };
+    let query = HistoryQuery { failed: *failed, since: since.transpose()?, limit: *limit };
+    Ok(Wanted { source, query })
+}
+
+pub(super) async fn run(operate: &Operate, job: &str, wanted: Wanted, format: Output) -> Result<(), Failure> {
+    let history = operate.history(job, wanted.source, &wanted.query).await?;
+    let mut listing = Listing::new(&["START", "ITEM", "TOOK", "OUTCOME", "SOURCE", "SERVER", "WHY"]);
+    for entry in &history.entries {
+        listing.push(row(entry), object(entry));
+    }
+    output::data(&listing.text(format));
+    if history.entries.is_empty() {
+        output::tell(&format!("no such run of `{job}` in {}", history.from));
+    }
+    Ok(())
+}
+
+fn outcome(entry: &HistoryEntry) -> &'static str {
+    match (entry.end, entry.succeeded) {
+        (None, _) => "NO END",
+        (Some(_), true) => "SUCCESS",
+        (Some(_), false) => "FAILURE",
+    }
+}
+
+fn row(entry: &HistoryEntry) -> Vec<String> {
+    let took = entry.start.zip(entry.end).map(|(start, end)| format!("{} ms", end.since(start).as_millis()));
+    // A stack trace is for programs; people get its first line.
+    let why = entry.failure.as_deref().and_then(|text| text.lines().next()).unwrap_or_default();
+    vec![
+        entry.start.map_or("-".into(), |start| start.to_string()),
+        entry.item.to_string(),
+        took.unwrap_or_else(|| "-".into()),
+        outcome(entry).to_owned(),
+        entry.source.clone(),
+        entry.ip.clone(),
+        why.to_owned(),
+    ]
+}
+
+/// Java's fields of `JobExecutionEvent`; what it does not have is left out.
+fn object(entry: &HistoryEntry) -> Value {
+    let mut object = Map::new();
+    let mut put = |key: &str, value: Option<Value>| drop(value.map(|value| object.insert(key.into(), value)));
+    put("shardingItem", Some(json!(entry.item)));
+    put("startTime", entry.start.map(|start| json!(start.to_string())));
+    put("completeTime", entry.end.map(|end| json!(end.to_string())));
+    put("success", Some(json!(entry.succeeded)));
+    put("failureCause", entry.failure.as_ref().map(|text| json!(text)));
+    put("source", Some(json!(entry.source)));
+    put("ip", Some(json!(entry.ip)));
+    put("hostname", Some(json!(entry.hostname)));
+    put("taskId", Some(json!(entry.task_id)));
+    Value::Object(object)
+}

@@ -1,0 +1,117 @@
+//! `elasticjob job|server|shard …`: operations, directly on the registry.
+
+mod apply;
+mod history;
+mod jobs;
+mod servers;
+mod shards;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elasticjob::registry::{Error, Link, Registry};
+use elasticjob::{Explained, Operate};
+use futures_util::FutureExt;
+
+use crate::args::{JobOperation, Output, ServerOperation, ShardOperation};
+use crate::{Failure, output};
+
+/// The registry of commands that name none.
+const DEFAULT_REGISTRY: &str = "embedded:elasticjob.db";
+/// A command does not wait for ever for a registry that is not there.
+const LINK_WAIT: Duration = Duration::from_secs(15);
+
+pub(crate) fn job(operation: &JobOperation, registry: Option<&str>, format: Output) -> Result<(), Failure> {
+    // What is wrong in a file is told before a registry is looked for.
+    let apply = match operation {
+        JobOperation::Apply { file, .. } => Some(apply::read(file)?),
+        _ => None,
+    };
+    let wanted = match operation {
+        JobOperation::History { .. } => Some(history::wanted(operation)?),
+        _ => None,
+    };
+    if let JobOperation::Dump { name, from: Some(from) } = operation {
+        return jobs::dump_from(name, from);
+    }
+    run(registry, async |registry| match (operation, apply, wanted) {
+        (JobOperation::Explain { name }, ..) => jobs::explain(registry, name, format).await,
+        (JobOperation::List { server, watch: true }, ..) => {
+            let registry = linked(registry).await?;
+            watch::list(&registry, server.as_deref(), format).await
+        }
+        (JobOperation::Apply { yes, .. }, Some(documents), _) => {
+            apply::run(&operate(registry).await?, documents, *yes, format).await
+        }
+        (JobOperation::History { name, .. }, _, Some(wanted)) => {
+            history::run(&operate(registry).await?, name, wanted, format).await
+        }
+        _ => jobs::run(&operate(registry).await?, operation, format).await,
+    })
+}
+
+pub(crate) fn server(operation: &ServerOperation, registry: Option<&str>, format: Output) -> Result<(), Failure> {
+    run(registry, async |registry| servers::run(&operate(registry).await?, operation, format).await)
+}
+
+pub(crate) fn shard(operation: &ShardOperation, registry: Option<&str>, format: Output) -> Result<(), Failure> {
+    run(registry, async |registry| shards::run(&operate(registry).await?, operation, format).await)
+}
+
+/// A registry, or why it cannot be used.
+type Attached = Result<Arc<dyn Registry>, Error>;
+
+/// Attaches to the registry, lets `work` have it, and closes it, also when Ctrl-C comes.
+fn run(address: Option<&str>, work: impl AsyncFnOnce(Attached) -> Result<(), Failure>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
+    runtime.block_on(async {
+        let address = crate::agent::with_digest(address.unwrap_or(DEFAULT_REGISTRY));
+        let registry = match elasticjob::registry::attach(&address).await {
+            Err(error @ (Error::Address { .. } | Error::Setting { .. })) => {
+                return Err(Failure::Wrong(vec![format!("elasticjob: --registry: {error}")]));
+            }
+            registry => registry,
+        };
+        let attached = registry.clone();
+        let done = work(registry).boxed_local();
+        let done = tokio::select! {
+            done = done => done,
+            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted").into()),
+        };
+        if let Ok(registry) = attached {
+            registry.close().await;
+        }
+        done
+    })
+}
+
+async fn operate(registry: Attached) -> Result<Operate, Failure> {
+    Ok(Operate::new(linked(registry).await?).with_progress(output::progress()))
+}
+
+/// Waits for the link.
+async fn linked(registry: Attached) -> Result<Arc<dyn Registry>, Failure> {
+    let registry = registry?;
+    let mut link = registry.link();
+    let up = link.wait_for(|l| matches!(l, Link::Up { .. }));
+    if let Ok(Ok(_)) = tokio::time::timeout(LINK_WAIT, up).await {
+        return Ok(registry);
+    }
+    let reason = match &*registry.link().borrow() {
+        Link::Down(reason) => reason.clone(),
+        Link::Up { .. } | Link::Closed => "closed".to_owned(),
+    };
+    Err(anyhow::anyhow!("{} does not answer: {reason}", registry.describe()).into())
+}
+
+/// The lines of an explanation, for people and for programs.
+fn explained(explained: &Explained) -> output::Listing {
+    let mut listing = output::Listing::new(&["CHECK", "VERDICT", "EVIDENCE"]);
+    for check in &explained.checks {
+        let (name, verdict) = (check.name.word(), check.verdict.word());
+        let object = serde_json::json!({"check": name, "verdict": verdict, "evidence": check.evidence});
+        listing.push(vec![name.to_owned(), verdict.to_owned(), check.evidence.clone()], object);
+    }
+    listing
+}

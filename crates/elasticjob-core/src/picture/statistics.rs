@@ -1,0 +1,204 @@
+//! A line about each job, server and item, with Java's rules for its status (Java: `JobStatisticsAPI`, `ServerStatisticsAPI`,
+//! `ShardingStatisticsAPI`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Picture;
+use crate::tree::Node;
+use crate::view::ServerState;
+use crate::wire::{JobDocument, parse_instance};
+
+/// How a job stands (Java: `JobBriefInfo.JobStatus`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobStatus {
+    /// It has instances, and each item that is assigned belongs to one of them.
+    Ok,
+    /// It has no instance.
+    Crashed,
+    /// All of its servers are disabled.
+    Disabled,
+    /// No item is assigned, or one to an instance that is not there: to be sharded.
+    ShardingFlag,
+}
+
+impl JobStatus {
+    /// Java's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            JobStatus::Ok => "OK",
+            JobStatus::Crashed => "CRASHED",
+            JobStatus::Disabled => "DISABLED",
+            JobStatus::ShardingFlag => "SHARDING_FLAG",
+        }
+    }
+}
+
+/// One line about a job (Java: `JobBriefInfo`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobBrief {
+    /// The job's name.
+    pub job_name: String,
+    /// How it stands.
+    pub status: JobStatus,
+    /// Its description; none of a line that is about one server, as in Java.
+    pub description: Option<String>,
+    /// Its cron expression, if it has one.
+    pub cron: Option<String>,
+    /// How many instances it has; of a line that is about one server, how many there.
+    pub instance_count: usize,
+    /// Into how many items it is cut.
+    pub sharding_total_count: Option<i64>,
+    /// Why its configuration cannot be read. Java fails for all jobs then.
+    pub fault: Option<String>,
+}
+
+/// One line about a server (Java: `ServerBriefInfo`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerBrief {
+    /// Its IP.
+    pub server_ip: String,
+    /// The ids of its instances, of all jobs.
+    pub instances: BTreeSet<String>,
+    /// The jobs that know it.
+    pub job_names: BTreeSet<String>,
+    /// How many of these have it disabled.
+    pub disabled_jobs_num: usize,
+}
+
+/// How an item stands (Java: `ShardingInfo.ShardingStatus`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShardStatus {
+    /// An operator disabled it.
+    Disabled,
+    /// It runs.
+    Running,
+    /// It has no owner that is there: to be sharded.
+    ShardingFlag,
+    /// It waits for its next firing.
+    Pending,
+}
+
+impl ShardStatus {
+    /// Java's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            ShardStatus::Disabled => "DISABLED",
+            ShardStatus::Running => "RUNNING",
+            ShardStatus::ShardingFlag => "SHARDING_FLAG",
+            ShardStatus::Pending => "PENDING",
+        }
+    }
+}
+
+/// One line about an item (Java: `ShardingInfo`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardInfo {
+    /// Its number.
+    pub item: u32,
+    /// Its owner's server; `None` when it has no owner.
+    pub server_ip: Option<String>,
+    /// Its owner's id; `None` when it has none. Java fails when the owner is not there.
+    pub instance_id: Option<String>,
+    /// How it stands.
+    pub status: ShardStatus,
+    /// Whether another instance has taken it over from one that died.
+    pub failover: bool,
+}
+
+/// The line about a job; `None` when it has no configuration.
+pub fn job_brief(picture: &Picture) -> Option<JobBrief> {
+    let config = picture.view.config.as_ref()?;
+    let (document, fault) = match JobDocument::parse(&config.data) {
+        Ok(document) => (Some(document), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    Some(JobBrief {
+        job_name: picture.path.job().to_owned(),
+        status: job_status(picture),
+        description: Some(document.as_ref().and_then(|d| d.description.clone()).unwrap_or_default()),
+        cron: document.as_ref().and_then(|d| d.cron.clone()),
+        instance_count: picture.view.instances.len(),
+        sharding_total_count: document.as_ref().map(|d| d.sharding_total_count),
+        fault,
+    })
+}
+
+/// Java's rules, the first that fits.
+fn job_status(picture: &Picture) -> JobStatus {
+    let view = &picture.view;
+    let disabled = view.servers.keys().filter(|ip| view.server(ip) == Some(ServerState::Disabled)).count();
+    let owners: BTreeSet<String> = picture.items.values().filter_map(super::ItemView::owner_id).collect();
+    if view.instances.is_empty() {
+        JobStatus::Crashed
+    } else if disabled == view.servers.len() {
+        JobStatus::Disabled
+    } else if owners.is_empty() || !owners.iter().all(|id| view.is_live(id)) {
+        JobStatus::ShardingFlag
+    } else {
+        JobStatus::Ok
+    }
+}
+
+impl JobBrief {
+    /// The line about a job on one server; `None` when the job does not know it.
+    pub fn on_server(picture: &Picture, ip: &str) -> Option<JobBrief> {
+        let server = picture.view.servers.get(ip)?;
+        let here = |node: &&Node| parse_instance(&node.data).is_some_and(|i| i.server_ip == ip);
+        Some(JobBrief {
+            job_name: picture.path.job().to_owned(),
+            status: if is_disabled_in_any_case(server) { JobStatus::Disabled } else { JobStatus::Ok },
+            description: None,
+            cron: None,
+            instance_count: picture.view.instances.values().filter(here).count(),
+            sharding_total_count: None,
+            fault: None,
+        })
+    }
+}
+
+fn is_disabled_in_any_case(server: &Node) -> bool {
+    server.text().eq_ignore_ascii_case("DISABLED")
+}
+
+/// The lines about all servers of these jobs, in text order.
+pub fn server_briefs<'a>(pictures: impl IntoIterator<Item = &'a Picture> + Clone) -> Vec<ServerBrief> {
+    let mut briefs: BTreeMap<&str, ServerBrief> = BTreeMap::new();
+    for picture in pictures.clone() {
+        for (ip, node) in &picture.view.servers {
+            let brief = briefs.entry(ip).or_default();
+            brief.server_ip.clone_from(ip);
+            brief.job_names.insert(picture.path.job().to_owned());
+            brief.disabled_jobs_num += usize::from(is_disabled_in_any_case(node));
+        }
+    }
+    for picture in pictures {
+        for (id, node) in &picture.view.instances {
+            let ip = parse_instance(&node.data).map(|i| i.server_ip);
+            if let Some(brief) = ip.and_then(|ip| briefs.get_mut(ip.as_str())) {
+                brief.instances.insert(id.clone());
+            }
+        }
+    }
+    briefs.into_values().collect()
+}
+
+/// The lines about a job's items, by number.
+pub fn shard_infos(picture: &Picture) -> Vec<ShardInfo> {
+    let line = |(item, nodes): (&u32, &super::ItemView)| {
+        let owner = nodes.owner_id();
+        let node = owner.as_ref().and_then(|id| picture.view.instances.get(id));
+        let status = if nodes.disabled.is_some() {
+            ShardStatus::Disabled
+        } else if nodes.running.is_some() {
+            ShardStatus::Running
+        } else if node.is_none() {
+            ShardStatus::ShardingFlag
+        } else {
+            ShardStatus::Pending
+        };
+        let told = node.and_then(|n| parse_instance(&n.data)).map(|i| i.server_ip);
+        let server_ip = told.or_else(|| Some(owner.as_deref()?.split("@-@").next()?.to_owned()));
+        ShardInfo { item: *item, server_ip, instance_id: owner, status, failover: nodes.failover.is_some() }
+    };
+    picture.items.iter().map(line).collect()
+}

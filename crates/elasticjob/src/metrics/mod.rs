@@ -1,0 +1,340 @@
+//! What is counted, for Prometheus, and whether this process does its work. Counting never waits; series are made when
+//! somebody asks for them.
+//!
+//! Histograms have no label for the job, so that their number does not grow with it.
+
+mod metered;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use elasticjob_core::machine::{Note, Source};
+use elasticjob_core::time::Timestamp;
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::clock;
+pub(crate) use metered::Metered;
+
+/// Bounds of the histograms in seconds: the lag of a firing, and the length of a run.
+const LAG_BOUNDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
+const LENGTH_BOUNDS: [f64; 12] = [0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0];
+
+const SOURCES: [Source; 4] = [Source::Schedule, Source::Misfire, Source::Failover, Source::Trigger];
+
+/// The counts of one process.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    jobs: Mutex<BTreeMap<Arc<str>, Arc<JobMeter>>>,
+    lag: Histogram,
+    length: Histogram,
+    pub(crate) requests: Requests,
+    /// Messages that wait for the one task that owns the jobs.
+    pub(crate) worker_queue: AtomicUsize,
+    /// Transactions that wait for a place in a request.
+    pub(crate) commit_queue: AtomicUsize,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics {
+            jobs: Mutex::default(),
+            lag: Histogram::new(LAG_BOUNDS),
+            length: Histogram::new(LENGTH_BOUNDS),
+            requests: Requests::default(),
+            worker_queue: AtomicUsize::new(0),
+            commit_queue: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// Requests to the registry, and those that failed.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    pub(crate) reads: Count,
+    pub(crate) commits: Count,
+    pub(crate) watches: Count,
+}
+
+/// How often, and how often in vain.
+#[derive(Debug, Default)]
+pub(crate) struct Count {
+    all: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Count {
+    pub(crate) fn add(&self, failed: bool) {
+        self.all.fetch_add(1, Ordering::Relaxed);
+        self.failed.fetch_add(u64::from(failed), Ordering::Relaxed);
+    }
+}
+
+/// The counts of one job.
+#[derive(Debug)]
+pub(crate) struct JobMeter {
+    lag: Histogram,
+    length: Histogram,
+    runs: [Count; SOURCES.len()],
+    misfires: AtomicU64,
+    failovers: AtomicU64,
+    reshards: AtomicU64,
+    skipped: AtomicU64,
+    lost: AtomicU64,
+    running: AtomicI64,
+    owned: AtomicUsize,
+    leads: AtomicBool,
+    joined: AtomicBool,
+    /// The last success in milliseconds since the epoch; the start of the job before the first one.
+    succeeded_at: AtomicI64,
+}
+
+impl Metrics {
+    /// The counts of a job; they begin when it is started.
+    pub(crate) fn job(&self, name: &str) -> Arc<JobMeter> {
+        let new = || {
+            Arc::new(JobMeter {
+                lag: self.lag.clone(),
+                length: self.length.clone(),
+                runs: Default::default(),
+                misfires: AtomicU64::new(0),
+                failovers: AtomicU64::new(0),
+                reshards: AtomicU64::new(0),
+                skipped: AtomicU64::new(0),
+                lost: AtomicU64::new(0),
+                running: AtomicI64::new(0),
+                owned: AtomicUsize::new(0),
+                leads: AtomicBool::new(false),
+                joined: AtomicBool::new(false),
+                succeeded_at: AtomicI64::new(clock::now().0),
+            })
+        };
+        Arc::clone(self.jobs.lock().entry(name.into()).or_insert_with(new))
+    }
+
+    /// A job that has left this process has no series any more.
+    pub(crate) fn forget(&self, job: &str) {
+        self.jobs.lock().remove(job);
+    }
+
+    /// The jobs that do not take part at the moment.
+    pub(crate) fn waiting(&self) -> Vec<String> {
+        let jobs = self.jobs.lock();
+        jobs.iter().filter(|(_, m)| !m.joined.load(Ordering::Relaxed)).map(|(name, _)| name.to_string()).collect()
+    }
+
+    /// Every series, as text in the OpenMetrics format.
+    pub(crate) fn render(self: &Arc<Self>, beside: Beside) -> String {
+        let mut registry = Registry::with_prefix("elasticjob");
+        registry.register("lag_seconds", "From the due time of a firing to the start of an item", self.lag.clone());
+        registry.register("run_seconds", "How long runs of items take", self.length.clone());
+        registry.register_collector(Box::new(Series { metrics: Arc::clone(self), beside, now: clock::now() }));
+        let mut text = String::new();
+        // A `String` takes every text.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+        text
+    }
+}
+
+impl JobMeter {
+    /// An item begins. The lag counts for firings alone: what is caught up is late by nature.
+    pub(crate) fn begins(&self, source: Source, due: Timestamp) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        if source == Source::Schedule {
+            self.lag.observe(clock::now().since(due).as_secs_f64());
+        }
+    }
+
+    /// It has ended.
+    pub(crate) fn ends(&self, source: Source, failed: bool, length: Duration) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        let index = SOURCES.iter().position(|s| *s == source).unwrap_or_default();
+        self.runs[index].add(failed);
+        self.length.observe(length.as_secs_f64());
+        if !failed {
+            self.succeeded_at.fetch_max(clock::now().0, Ordering::Relaxed);
+        }
+    }
+
+    /// What people are told is counted.
+    pub(crate) fn note(&self, note: &Note) {
+        let (counter, by) = match note {
+            Note::Misfired { items, .. } => (&self.misfires, items.len()),
+            Note::TakenOver { .. } => (&self.failovers, 1),
+            Note::Resharded { .. } => (&self.reshards, 1),
+            Note::Skipped { .. } => (&self.skipped, 1),
+            Note::Lost { items, .. } => (&self.lost, items.len()),
+            _ => return,
+        };
+        counter.fetch_add(by as u64, Ordering::Relaxed);
+    }
+
+    /// How it stands.
+    pub(crate) fn stands(&self, joined: bool, owned: usize, leads: bool) {
+        self.joined.store(joined, Ordering::Relaxed);
+        self.owned.store(owned, Ordering::Relaxed);
+        self.leads.store(leads, Ordering::Relaxed);
+    }
+}
+
+/// What others count.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Beside {
+    pub(crate) registry_up: bool,
+    pub(crate) trace_queue: usize,
+    pub(crate) trace_dropped: u64,
+    pub(crate) handlers: usize,
+}
+
+/// Makes the series of one answer.
+struct Series {
+    metrics: Arc<Metrics>,
+    beside: Beside,
+    now: Timestamp,
+}
+
+impl fmt::Debug for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Series")
+    }
+}
+
+type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
+
+impl Series {
+    /// One metric with a value for each job.
+    fn each_job<T: EncodeMetric>(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        value: impl Fn(&JobMeter) -> T,
+    ) -> fmt::Result {
+        let jobs = self.metrics.jobs.lock();
+        // A metric without a series is left out.
+        let Some(kind) = jobs.values().next().map(|job| value(job).metric_type()) else { return Ok(()) };
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for (job, meter) in jobs.iter() {
+            let labels: Labels<'_, 1> = [("job", job)];
+            value(meter).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// One metric with a value for each of some names.
+    fn each<T: EncodeMetric, const N: usize>(
+        encoder: &mut DescriptorEncoder<'_>,
+        (name, help): (&str, &str),
+        label: &'static str,
+        values: [(&str, T); N],
+    ) -> fmt::Result {
+        let Some((_, first)) = values.first() else { return Ok(()) };
+        let mut family = encoder.encode_descriptor(name, help, None, first.metric_type())?;
+        for (of, value) in &values {
+            let labels: Labels<'_, 1> = [(label, of)];
+            value.encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn counter(value: &AtomicU64) -> prometheus_client::metrics::counter::ConstCounter<u64> {
+    prometheus_client::metrics::counter::ConstCounter::new(value.load(Ordering::Relaxed))
+}
+
+fn gauge(value: i64) -> prometheus_client::metrics::gauge::ConstGauge<i64> {
+    prometheus_client::metrics::gauge::ConstGauge::new(value)
+}
+
+fn size(value: usize) -> prometheus_client::metrics::gauge::ConstGauge<i64> {
+    gauge(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+impl Collector for Series {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let out = &mut encoder;
+        {
+            let jobs = self.metrics.jobs.lock();
+            let help = "Runs of items that have ended";
+            let mut family = out.encode_descriptor("runs", help, None, MetricType::Counter)?;
+            for (job, meter) in jobs.iter() {
+                for (source, count) in SOURCES.iter().zip(&meter.runs) {
+                    let failed = count.failed.load(Ordering::Relaxed);
+                    let succeeded = count.all.load(Ordering::Relaxed).saturating_sub(failed);
+                    for (outcome, value) in [("success", succeeded), ("failure", failed)] {
+                        let labels: Labels<'_, 3> = [("job", job), ("source", source.word()), ("outcome", outcome)];
+                        family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+                    }
+                }
+            }
+        }
+        self.each_job(out, "misfires", "Items that could not begin when they were due", |j| counter(&j.misfires))?;
+        self.each_job(out, "failovers", "Items taken over from instances that died", |j| counter(&j.failovers))?;
+        self.each_job(out, "reshards", "Divisions of the items by this instance", |j| counter(&j.reshards))?;
+        self.each_job(out, "skipped_firings", "Firings that were skipped", |j| counter(&j.skipped))?;
+        self.each_job(out, "lost_runs", "Items whose run was lost before it began", |j| counter(&j.lost))?;
+        self.each_job(out, "items_running", "Items that run here", |j| gauge(j.running.load(Ordering::Relaxed)))?;
+        self.each_job(out, "items_owned", "Items of this instance", |j| size(j.owned.load(Ordering::Relaxed)))?;
+        self.each_job(out, "leader", "Whether this instance leads the job", |j| {
+            gauge(j.leads.load(Ordering::Relaxed).into())
+        })?;
+        self.each_job(out, "joined", "Whether this instance takes part in the job", |j| {
+            gauge(j.joined.load(Ordering::Relaxed).into())
+        })?;
+        let help = "Since an item of the job succeeded here; since its start where none has";
+        self.each_job(out, "seconds_since_last_success", help, |j| {
+            let since = self.now.since(Timestamp(j.succeeded_at.load(Ordering::Relaxed)));
+            prometheus_client::metrics::gauge::ConstGauge::new(since.as_secs_f64())
+        })?;
+        let requests = &self.metrics.requests;
+        let kinds = [("read", &requests.reads), ("commit", &requests.commits), ("watch", &requests.watches)];
+        let about = ("registry_requests", "Requests to the registry");
+        Series::each(out, about, "kind", kinds.map(|(kind, count)| (kind, counter(&count.all))))?;
+        let about = ("registry_failures", "Requests that the registry did not answer, or denied");
+        Series::each(out, about, "kind", kinds.map(|(kind, count)| (kind, counter(&count.failed))))?;
+        gauge(self.beside.registry_up.into()).encode(out.encode_descriptor(
+            "registry_up",
+            "Whether there is a link",
+            None,
+            MetricType::Gauge,
+        )?)?;
+        let queues = [
+            ("worker", size(self.metrics.worker_queue.load(Ordering::Relaxed))),
+            ("commits", size(self.metrics.commit_queue.load(Ordering::Relaxed))),
+            ("trace", size(self.beside.trace_queue)),
+            ("handlers", size(self.beside.handlers)),
+        ];
+        Series::each(out, ("queue_length", "What waits in this process"), "queue", queues)?;
+        let help = "Events of the trace that were dropped since the queue was full";
+        counter(&AtomicU64::new(self.beside.trace_dropped)).encode(out.encode_descriptor(
+            "trace_dropped",
+            help,
+            None,
+            MetricType::Counter,
+        )?)?;
+        Ok(())
+    }
+}
+
+/// How a process stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Why the registry cannot be reached; `None` when it can.
+    pub registry: Option<String>,
+    /// Jobs of this process that do not take part: not registered yet, or without a link.
+    pub waiting: Vec<String>,
+}
+
+impl Health {
+    /// Whether every job of this process takes part.
+    pub fn is_ready(&self) -> bool {
+        self.registry.is_none() && self.waiting.is_empty()
+    }
+}

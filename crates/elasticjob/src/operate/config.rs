@@ -1,0 +1,167 @@
+//! The stored configuration (Java: `JobConfigurationAPI`).
+
+use elasticjob_core::config::{ConfigError, JobConfig};
+use elasticjob_core::path::JobPath;
+use elasticjob_core::tree::{Node, Op};
+use elasticjob_core::view::Query;
+use elasticjob_core::wire::JobDocument;
+use elasticjob_registry::Outcome;
+
+use super::{Operate, OperateError};
+use crate::clock;
+use crate::execute;
+use crate::plugins::Plugins;
+
+/// A configuration as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredConfig {
+    /// Its text, as Java writes it.
+    pub text: String,
+    version: i32,
+}
+
+/// A change of a configuration that has been checked and not yet written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The job.
+    pub job: String,
+    /// What is stored.
+    pub before: StoredConfig,
+    /// What would be.
+    pub after: String,
+    /// Names that this program does not know, which instances may.
+    pub warnings: Vec<ConfigError>,
+}
+
+impl Change {
+    /// Whether nothing would change.
+    pub fn is_empty(&self) -> bool {
+        self.before.text == self.after
+    }
+}
+
+impl Operate {
+    /// The stored configuration, as it stands there.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job, or the registry failed.
+    pub async fn config(&self, job: &str) -> Result<StoredConfig, OperateError> {
+        let path = JobPath::new(job).config();
+        let answers = match job.is_empty() || job.contains('/') {
+            true => Vec::new(),
+            false => self.registry.read(vec![Query::Node(path)]).await?,
+        };
+        match answers.first().and_then(|answer| answer.node()) {
+            Some(node) => Ok(StoredConfig { text: node.text(), version: node.version }),
+            None => Err(self.unknown_job(job).await),
+        }
+    }
+
+    /// Checks a whole configuration against the one that is stored under its name. What this program does not know of that
+    /// one (keys of other versions, Java's tracing element) stays; a key that is missing gets its default.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job, the new configuration has faults or a key that is neither known nor stored, or the registry
+    /// failed.
+    pub async fn plan_config(&self, mut document: JobDocument) -> Result<Change, OperateError> {
+        let job = document.job_name.clone();
+        let path = JobPath::new(&job);
+        let before = self.config(&job).await?;
+        let stored = JobDocument::parse(before.text.as_bytes()).ok();
+        let kept = |key: &String| stored.iter().any(|s| s.kept.iter().any(|(k, _)| k == key));
+        let strange = |key: &&String| !JobDocument::KEYS.contains(&key.as_str()) && !kept(key);
+        if let Some(key) = document.kept.iter().map(|(key, _)| key).find(strange) {
+            let near = super::nearest(key, &JobDocument::KEYS.map(str::to_owned));
+            return Err(OperateError::UnknownKey { job, key: key.clone(), near });
+        }
+        if let Some(stored) = &stored {
+            for (key, text) in &stored.kept {
+                if !document.kept.iter().any(|(known, _)| known == key) {
+                    document.kept.push((key.clone(), text.clone()));
+                }
+            }
+            document.thread_pool_key = stored.thread_pool_key;
+        }
+        let answers = self.registry.read(vec![Query::Node(path.root().to_owned())]).await?;
+        let class = answers[0].node().map(Node::text).unwrap_or_default();
+        let (faults, warnings) = check(&document, &class);
+        if !faults.is_empty() {
+            return Err(OperateError::WrongConfig { job, faults });
+        }
+        // What means the same is not written anew: another program may have written it in another way.
+        let same = stored.is_some_and(|stored| stored == document);
+        let after = if same { before.text.clone() } else { document.to_yaml() };
+        Ok(Change { job, before, after, warnings })
+    }
+
+    /// Writes a change, when what is stored is still what it was made from.
+    ///
+    /// # Errors
+    ///
+    /// Somebody else has changed or removed it meanwhile, or the registry failed.
+    pub async fn apply(&self, change: &Change) -> Result<(), OperateError> {
+        if change.is_empty() {
+            return Ok(());
+        }
+        let (path, data) = (JobPath::new(&change.job).config(), change.after.clone().into_bytes());
+        let op = Op::Set { path: path.clone(), data: data.clone(), version: Some(change.before.version) };
+        match self.registry.commit(self.session().await?, vec![op]).await {
+            // Whether it was written is seen when it is read back.
+            Outcome::Committed { .. } | Outcome::Unknown => {
+                self.session().await?;
+                self.read_back(&change.job, [(path, data)].into()).await
+            }
+            Outcome::Refused(_) => Err(OperateError::Conflict { job: change.job.clone() }),
+            Outcome::Failed(error) => Err(error.into()),
+        }
+    }
+
+    /// Changes parts of a configuration: reads it, lets `change` have it, writes it; all of it again when somebody else was
+    /// first.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Operate::plan_config`] and [`Operate::apply`]; the stored one cannot be read.
+    pub async fn update_config(&self, job: &str, change: impl Fn(&mut JobDocument)) -> Result<(), OperateError> {
+        for _ in 0..super::TRIES {
+            let stored = self.config(job).await?;
+            let bad = |e: elasticjob_core::wire::DocumentError| OperateError::BadConfig {
+                job: job.to_owned(),
+                reason: e.to_string(),
+            };
+            let mut document = JobDocument::parse(stored.text.as_bytes()).map_err(bad)?;
+            change(&mut document);
+            job.clone_into(&mut document.job_name);
+            let mut planned = self.plan_config(document).await?;
+            // It may have been written between the two reads: then this is not a change of what we read.
+            if planned.before != stored {
+                continue;
+            }
+            planned.before = stored;
+            match self.apply(&planned).await {
+                Err(OperateError::Conflict { .. }) => {}
+                done => return done,
+            }
+        }
+        Err(OperateError::Conflict { job: job.to_owned() })
+    }
+}
+
+/// Faults, and names that only the instances can judge. Properties are checked of what is known here.
+fn check(document: &JobDocument, class: &str) -> (Vec<ConfigError>, Vec<ConfigError>) {
+    let config = match JobConfig::check(document, &clock::zone) {
+        Ok(config) => config,
+        Err(faults) => return (faults, Vec::new()),
+    };
+    let plugins = Plugins::default();
+    let mut faults = JobConfig::contradictions(document);
+    let found = match plugins.find_job_type(class) {
+        Some(job_type) => execute::check(&config, &*job_type.executor(), &plugins),
+        None => plugins.check(&config),
+    };
+    let (properties, names): (Vec<_>, Vec<_>) = found.into_iter().partition(|fault| fault.key.starts_with("props"));
+    faults.extend(properties);
+    (faults, names)
+}

@@ -1,0 +1,181 @@
+//! The text of a job's nodes, as Java's snapshot service gives it, with IP addresses masked (Java: `SnapshotService`,
+//! `SensitiveInfoUtils`; manual: "Dump").
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use elasticjob_core::path::{self, JobPath};
+use elasticjob_core::tree::Node;
+use elasticjob_core::view::{JobView, Query};
+use elasticjob_registry::{Error, Registry};
+use regex::Regex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::{Operate, OperateError};
+use crate::clock;
+
+/// An IP as Java's expression finds it: without word boundaries.
+const IP: &str = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])){3}";
+/// The largest answer of another process that is read: 64 MiB.
+pub const DUMP_ANSWER_MAX: u64 = 64 * 1024 * 1024;
+/// Longest wait for another process's dump.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+impl Operate {
+    /// The nodes of a job with their data, one a line, IP addresses masked.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job, or the registry failed.
+    pub async fn dump(&self, job: &str) -> Result<String, OperateError> {
+        if job.is_empty() || job.contains('/') || self.subtree(&JobPath::new(job)).await?.is_empty() {
+            return Err(self.unknown_job(job).await);
+        }
+        Ok(dump_text(&*self.registry, job, None).await?)
+    }
+}
+
+/// Asks the dump service of a process, Java's or ours, for a job.
+///
+/// # Errors
+///
+/// It does not answer within half a minute, says nothing, or too much.
+pub async fn dump_from(host: &str, port: u16, job: &str) -> Result<String, OperateError> {
+    let address = format!("{host}:{port}");
+    let told = |reason: String| OperateError::Dump { address: address.clone(), reason };
+    let talk = async {
+        let mut stream = TcpStream::connect((host, port)).await?;
+        stream.write_all(format!("dump@{job}\n").as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.take(DUMP_ANSWER_MAX + 1).read_to_end(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    let answer = clock::within(ANSWER_WAIT, talk).await;
+    let answer = answer.ok_or_else(|| told(format!("no answer within {ANSWER_WAIT:?}")))?;
+    let answer = answer.map_err(|error| told(error.to_string()))?;
+    if answer.len() as u64 > DUMP_ANSWER_MAX {
+        return Err(told(format!("more than {DUMP_ANSWER_MAX} bytes")));
+    }
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    match text.trim().is_empty() {
+        true => Err(told(format!("it knows no job `{job}`"))),
+        false => Ok(text),
+    }
+}
+
+/// The dump of the subtree below `/<job>`; a single line end when it has no nodes. `job` may be a path below a job, as in
+/// Java. Where `cache` is a picture that a process decides by, nodes that differ from it have what it has beside them.
+pub(crate) async fn dump_text(registry: &dyn Registry, job: &str, cache: Option<&JobView>) -> Result<String, Error> {
+    let root = format!("/{job}");
+    let nodes = nodes(registry, &root).await?;
+    let job = JobPath::new(path::job_of(&root).unwrap_or_default());
+    let mut entries = Vec::new();
+    let mut open: Vec<&String> = nodes.get(&root).map(|(_, below)| below.iter().collect()).unwrap_or_default();
+    // Depth first, the last in text order first: what is pushed last comes first.
+    while let Some(at) = open.pop() {
+        let Some((node, below)) = nodes.get(at) else { continue };
+        let cached = cache.and_then(|view| Some((view.mirrored(&job, at)?, at)));
+        entries.push(match cached {
+            Some((Some(data), _)) if data == node.data.as_ref() => format!("{at} | {}", node.text()),
+            Some((Some(data), _)) => format!("{at} | {} | {at} | {}", node.text(), String::from_utf8_lossy(data)),
+            Some((None, _)) => format!("{at} | {} |  | ", node.text()),
+            None => format!("{at} | {}", node.text()),
+        });
+        open.extend(below);
+    }
+    Ok(format!("{}\n", mask(entries).join("\n")))
+}
+
+/// Every node from that one on, with the paths of its children in text order; what goes meanwhile is left out.
+async fn nodes(registry: &dyn Registry, root: &str) -> Result<BTreeMap<String, (Node, Vec<String>)>, Error> {
+    let mut found = BTreeMap::new();
+    let mut level = vec![root.to_owned()];
+    while !level.is_empty() {
+        let queries = level.iter().flat_map(|at| [Query::Node(at.clone()), Query::Children(at.clone())]).collect();
+        let answers = registry.read(queries).await?;
+        let mut next = Vec::new();
+        for (at, pair) in level.into_iter().zip(answers.chunks(2)) {
+            let Some(node) = pair[0].node() else { continue };
+            let below: Vec<String> = pair[1].children().iter().map(|name| format!("{at}/{name}")).collect();
+            next.extend(below.iter().cloned());
+            found.insert(at, (node.clone(), below));
+        }
+        level = next;
+    }
+    Ok(found)
+}
+
+/// Gives each address a name, by its first appearance in the whole dump. As in Java, every place of a found text in an entry
+/// is replaced, also where it is the beginning of a longer one.
+fn mask(entries: Vec<String>) -> Vec<String> {
+    let Ok(ip) = Regex::new(IP) else { return entries };
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let masked = |entry: String| {
+        let mut text = entry.clone();
+        for found in ip.find_iter(&entry) {
+            let name = format!("ip{}", names.len() + 1);
+            let name = names.entry(found.as_str().to_owned()).or_insert(name);
+            text = text.replace(found.as_str(), name);
+        }
+        text
+    };
+    entries.into_iter().map(masked).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use elasticjob_core::time::Timestamp;
+    use elasticjob_core::tree::Op;
+    use elasticjob_registry::{Link, Outcome, memory};
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_masked_as_java_masks_them() {
+        let path = format!("{}/../elasticjob-core/tests/vectors/ip.json", env!("CARGO_MANIFEST_DIR"));
+        let vectors: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(path).expect("vectors")).expect("JSON");
+        assert_eq!(vectors["regex"].as_str(), Some(IP));
+        let lines = |value: &serde_json::Value| -> Vec<String> {
+            value.as_array().expect("lines").iter().map(|l| l.as_str().expect("a line").to_owned()).collect()
+        };
+        for case in vectors["snapshot_masking"].as_array().expect("cases") {
+            assert_eq!(mask(lines(&case["lines"])), lines(&case["masked"]));
+        }
+    }
+
+    #[tokio::test]
+    async fn nodes_come_depth_first_and_differ_from_the_cache_where_they_do() {
+        let registry = memory::Memory::new().connect();
+        let Link::Up { session, .. } = registry.link().borrow().clone() else { panic!("there is a link") };
+        let create = |path: &str, data: &str| Op::create(path, data);
+        let ops = vec![
+            create("/j", "class"),
+            create("/j/config", "cron: x\n"),
+            create("/j/servers", ""),
+            create("/j/servers/10.0.0.1", "DISABLED"),
+            create("/j/servers/10.0.0.2", "ENABLED"),
+            create("/j/sharding", ""),
+            create("/j/sharding/0", ""),
+            create("/j/sharding/10", ""),
+            create("/j/sharding/9", ""),
+        ];
+        assert!(matches!(registry.commit(session, ops).await, Outcome::Committed { .. }));
+        let text = dump_text(&registry, "j", None).await.expect("a dump");
+        let expected = "/j/sharding | \n/j/sharding/9 | \n/j/sharding/10 | \n/j/sharding/0 | \n/j/servers | \n\
+                        /j/servers/ip1 | ENABLED\n/j/servers/ip2 | DISABLED\n/j/config | cron: x\n\n";
+        assert_eq!(text, expected);
+        assert_eq!(dump_text(&registry, "none", None).await.expect("a dump"), "\n");
+        assert!(dump_text(&registry, "j/servers", None).await.expect("a dump").starts_with("/j/servers/ip1 | "));
+
+        let mut view = JobView::default();
+        let path = JobPath::new("j");
+        view.apply(&path, "/j/config", Some(Node::new("cron: x\n", 1, 0, Timestamp(0))));
+        view.apply(&path, "/j/servers/10.0.0.1", Some(Node::new("ENABLED", 1, 0, Timestamp(0))));
+        let text = dump_text(&registry, "j", Some(&view)).await.expect("a dump");
+        assert!(text.contains("/j/servers/ip1 | ENABLED |  | \n"), "{text}");
+        assert!(text.contains("/j/servers/ip2 | DISABLED | /j/servers/ip2 | ENABLED\n"), "{text}");
+        assert!(text.contains("/j/config | cron: x\n\n"), "{text}");
+    }
+}

@@ -1,0 +1,58 @@
+//! Why a job does not run.
+
+use std::time::Duration;
+
+use elasticjob_core::config::JobConfig;
+use elasticjob_core::picture::{Detail, Explained, Facts, explain};
+use elasticjob_core::wire::JobDocument;
+
+use super::{Operate, OperateError};
+use crate::clock;
+
+/// What passes by itself, as an election or a takeover, is over after this.
+const PASSING: Duration = Duration::from_millis(700);
+/// Looks until two in a row come to the same.
+const LOOKS_MAX: usize = 5;
+
+impl Operate {
+    /// Checks everything that a job needs to run; the first that is missing is named. Nothing is written. What looks like a
+    /// trouble is looked at again, so that an election or a resharding that is under way is not taken for one.
+    ///
+    /// A registry that does not answer is the first cause, not an error.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job.
+    pub async fn explain(&self, job: &str) -> Result<Explained, OperateError> {
+        let mut before: Option<Explained> = None;
+        for _ in 0..LOOKS_MAX {
+            let now = match self.look(job).await {
+                Err(OperateError::Registry(error)) => return Ok(Explained::without_registry(&error.to_string())),
+                found => found?,
+            };
+            let names = |explained: &Explained| explained.causes().map(|check| check.name).collect::<Vec<_>>();
+            let causes = names(&now);
+            if causes.is_empty() || before.as_ref().is_some_and(|before| names(before) == causes) {
+                return Ok(now);
+            }
+            before = Some(now);
+            clock::sleep(PASSING).await;
+        }
+        before.ok_or_else(|| OperateError::Conflict { job: job.to_owned() })
+    }
+
+    async fn look(&self, job: &str) -> Result<Explained, OperateError> {
+        let asked = clock::now();
+        let picture = self.picture(job, Detail::Full).await?;
+        let answered = clock::now().since(asked);
+        let Some(node) = &picture.view.config else { return Err(self.unknown_job(job).await) };
+        let config = JobDocument::parse(&node.data).map_err(|error| error.to_string()).and_then(|document| {
+            let told = |faults: Vec<elasticjob_core::config::ConfigError>| {
+                faults.iter().map(|fault| format!("key {fault}")).collect::<Vec<_>>().join("; ")
+            };
+            JobConfig::check(&document, &clock::zone).map_err(told)
+        });
+        let registry = format!("{}, read in {} ms", self.registry.describe(), answered.as_millis());
+        Ok(explain(&picture, &Facts { now: clock::now(), config, registry }))
+    }
+}

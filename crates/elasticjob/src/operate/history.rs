@@ -1,0 +1,32 @@
+//! What has run, from the event trace.
+
+use elasticjob_core::wire::JobDocument;
+
+pub use crate::trace::rdb::{History, HistoryEntry, HistoryQuery};
+
+use super::{Operate, OperateError};
+use crate::trace::{DataSource, rdb};
+
+impl Operate {
+    /// The latest runs of a job, by Java's instances and by ours, from that database; where none is given, from the one that
+    /// Java has written into the job's configuration.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job, it names no database and none is given, or the database has no such history.
+    pub async fn history(
+        &self,
+        job: &str,
+        source: Option<DataSource>,
+        query: &HistoryQuery,
+    ) -> Result<History, OperateError> {
+        let stored = self.config(job).await?;
+        let source = source.or_else(|| {
+            let document = JobDocument::parse(stored.text.as_bytes()).ok()?;
+            document.tracing().map(|element| DataSource::of(&element))
+        });
+        let reason = || "its configuration names no database of an event trace: say where it is (the `tracing` of the agent's file)";
+        let source = source.ok_or_else(|| OperateError::History { reason: format!("job `{job}`: {}", reason()) })?;
+        rdb::history(&source, job, query).await.map_err(|reason| OperateError::History { reason })
+    }
+}

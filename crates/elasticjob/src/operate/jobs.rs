@@ -1,0 +1,185 @@
+//! Trigger, disable, enable, shut down (Java: `JobOperateAPI`).
+
+use std::collections::BTreeSet;
+
+use elasticjob_core::path::JobPath;
+use elasticjob_core::picture::{Detail, Picture};
+use elasticjob_core::tree::Op;
+use elasticjob_core::view::{Query, ServerState};
+use elasticjob_core::wire::{JobDocument, parse_instance};
+
+use super::{Operate, OperateError, Scope};
+
+impl Operate {
+    /// Runs the job once, now, on all of its instances: each runs the items that it owns. One that is running them does so
+    /// after that run.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job, it has no instance, or the registry failed.
+    pub async fn trigger(&self, job: &str) -> Result<(), OperateError> {
+        self.change_job(job, Detail::Full, true, |picture| {
+            let (path, view) = (&picture.path, &picture.view);
+            if view.instances.is_empty() {
+                return Err(OperateError::NoInstance { job: job.to_owned() });
+            }
+            // An instance that has not taken up the last one yet does not need another.
+            let waiting = view.instances.keys().filter(|id| !view.triggers.contains(*id));
+            let creations: Vec<Op> = waiting.map(|id| Op::create(path.trigger(id), "")).collect();
+            if creations.is_empty() {
+                return Ok(creations);
+            }
+            Ok([vec![Op::Ensure(path.triggers())], creations].concat())
+        })
+        .await
+    }
+
+    /// Lets items rest. A whole job rests on every server that it has and on those to come, also after restarts; a server
+    /// rests with each of its jobs.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job or server, or the registry failed.
+    pub async fn disable(&self, scope: Scope<'_>) -> Result<(), OperateError> {
+        self.set_disabled(scope, true).await
+    }
+
+    /// Undoes [`Operate::disable`].
+    ///
+    /// # Errors
+    ///
+    /// There is no such job or server, or the registry failed.
+    pub async fn enable(&self, scope: Scope<'_>) -> Result<(), OperateError> {
+        self.set_disabled(scope, false).await
+    }
+
+    async fn set_disabled(&self, scope: Scope<'_>, disabled: bool) -> Result<(), OperateError> {
+        let (text, wanted) =
+            if disabled { ("DISABLED", ServerState::Disabled) } else { ("ENABLED", ServerState::Enabled) };
+        let on = |picture: &Picture, ip: &String| {
+            let (path, node) = (picture.path.server(ip), picture.view.servers.get(ip)?);
+            let differs = picture.view.server(ip) != Some(wanted);
+            differs.then(|| Op::Set { path, data: text.into(), version: Some(node.version) })
+        };
+        match scope {
+            Scope::Job(job) => {
+                self.change_job(job, Detail::Brief, false, |picture| {
+                    let mut ops: Vec<Op> = picture.view.servers.keys().filter_map(|ip| on(picture, ip)).collect();
+                    ops.extend(disabled_in_config(picture, disabled)?);
+                    Ok(ops)
+                })
+                .await
+            }
+            Scope::JobOnServer(job, server) => {
+                self.change_job(job, Detail::Brief, false, |picture| {
+                    known_server(picture, server)?;
+                    Ok(on(picture, &server.to_owned()).into_iter().collect())
+                })
+                .await
+            }
+            Scope::Server(server) => {
+                let jobs = self.jobs_of(server).await?;
+                let one = |job: String| async move {
+                    let scope = Scope::JobOnServer(&job, server);
+                    // Boxed: an operation that calls itself, once.
+                    Box::pin(self.set_disabled(scope, disabled)).await
+                };
+                self.each(&jobs, one).await
+            }
+        }
+    }
+
+    /// Takes the job out of the processes that run it, by deleting their instance nodes: what runs there ends first. The
+    /// processes live on; the job stays down there until they start it again.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job or server, or the registry failed.
+    pub async fn shutdown(&self, scope: Scope<'_>) -> Result<(), OperateError> {
+        match scope {
+            Scope::Job(job) => self.change_job(job, Detail::Items, false, |picture| Ok(shut(picture, None))).await,
+            Scope::JobOnServer(job, server) => {
+                self.change_job(job, Detail::Items, false, |picture| {
+                    let ops = shut(picture, Some(server));
+                    if ops.is_empty() {
+                        known_server(picture, server)?;
+                    }
+                    Ok(ops)
+                })
+                .await
+            }
+            Scope::Server(server) => {
+                let jobs = self.jobs_of(server).await?;
+                let one = |job: String| async move { Box::pin(self.shutdown(Scope::JobOnServer(&job, server))).await };
+                self.each(&jobs, one).await
+            }
+        }
+    }
+
+    /// Of an unknown job nothing is written, not even a parent.
+    pub(super) async fn change_job(
+        &self,
+        job: &str,
+        detail: Detail,
+        once: bool,
+        ops: impl Fn(&Picture) -> Result<Vec<Op>, OperateError>,
+    ) -> Result<(), OperateError> {
+        let unknown = OperateError::UnknownJob { job: job.to_owned(), near: None };
+        let changed = self.change(job, detail, once, |picture| match picture.view.config {
+            Some(_) => ops(picture),
+            None => Err(unknown.clone()),
+        });
+        match changed.await {
+            Err(error) if error == unknown => Err(self.unknown_job(job).await),
+            changed => changed,
+        }
+    }
+
+    /// The jobs that know a server, or have an instance on it.
+    ///
+    /// # Errors
+    ///
+    /// No job has that server, or the registry failed.
+    pub async fn jobs_of(&self, server: &str) -> Result<Vec<String>, OperateError> {
+        let unknown = || OperateError::UnknownServer { job: None, server: server.to_owned() };
+        let names = self.names().await?;
+        if server.is_empty() || server.contains('/') {
+            return Err(unknown());
+        }
+        let nodes = names.iter().map(|name| Query::Node(JobPath::new(name).server(server))).collect();
+        let answers = self.registry.read(nodes).await?;
+        let jobs: BTreeSet<String> =
+            names.iter().zip(&answers).filter(|(_, a)| a.node().is_some()).map(|(name, _)| name.clone()).collect();
+        if jobs.is_empty() { Err(unknown()) } else { Ok(jobs.into_iter().collect()) }
+    }
+}
+
+/// `disabled` in the configuration, for instances yet to come.
+fn disabled_in_config(picture: &Picture, disabled: bool) -> Result<Option<Op>, OperateError> {
+    let Some(node) = &picture.view.config else { return Ok(None) };
+    let mut document = JobDocument::parse(&node.data)
+        .map_err(|e| OperateError::BadConfig { job: picture.path.job().to_owned(), reason: e.to_string() })?;
+    if document.disabled == disabled {
+        return Ok(None);
+    }
+    document.disabled = disabled;
+    let data = document.to_yaml().into_bytes();
+    Ok(Some(Op::Set { path: picture.path.config(), data, version: Some(node.version) }))
+}
+
+pub(super) fn known_server(picture: &Picture, server: &str) -> Result<(), OperateError> {
+    if picture.view.servers.contains_key(server) {
+        return Ok(());
+    }
+    Err(OperateError::UnknownServer { job: Some(picture.path.job().to_owned()), server: server.to_owned() })
+}
+
+/// Deletes the instance nodes, of one server or of all. A node that cannot be read belongs to the server in its name.
+pub(super) fn shut(picture: &Picture, server: Option<&str>) -> Vec<Op> {
+    let on = |(id, node): &(&String, &elasticjob_core::tree::Node)| {
+        let told = parse_instance(&node.data).map(|instance| instance.server_ip);
+        let ip = told.unwrap_or_else(|| id.split("@-@").next().unwrap_or_default().to_owned());
+        server.is_none_or(|server| server == ip)
+    };
+    picture.view.instances.iter().filter(on).map(|(id, _)| Op::delete(picture.path.instance(id))).collect()
+}

@@ -1,0 +1,337 @@
+//! Operations on jobs, servers and items (Java: `elasticjob-lite-lifecycle`; manual: "Operation"), directly on the registry:
+//! no instance is needed.
+//!
+//! Each takes one picture of the job, checks its arguments against it, and writes one transaction that holds only while that
+//! picture stands; what it has written is read back. An unknown job, server or item is refused and leaves no node behind.
+
+mod config;
+mod dump;
+mod explain;
+mod history;
+mod jobs;
+mod remove;
+mod shards;
+mod statistics;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elasticjob_core::config::ConfigError;
+use elasticjob_core::path::JobPath;
+use elasticjob_core::picture::{Detail, Known, Picture};
+use elasticjob_core::tree::Op;
+use elasticjob_core::view::Query;
+use elasticjob_registry::{Error, Link, Outcome, Registry};
+use futures_util::StreamExt;
+
+use crate::clock;
+
+pub use config::{Change, StoredConfig};
+pub(crate) use dump::dump_text;
+pub use dump::{DUMP_ANSWER_MAX, dump_from};
+pub use history::{History, HistoryEntry, HistoryQuery};
+
+/// How often an operation is tried again because somebody else wrote at the same time.
+const TRIES: usize = 20;
+/// How often a picture is read again because nodes came or went meanwhile.
+const LOOKS: usize = 5;
+/// Longest wait for a broken link to come back, to learn what became of a write.
+const LINK_WAIT: Duration = Duration::from_secs(15);
+/// Jobs that are changed at one time where an operation is about all of a server's.
+const JOBS_AT_ONCE: usize = 32;
+
+/// Is told how many of how many jobs are done.
+type Progress = Arc<dyn Fn(usize, usize) + Send + Sync>;
+
+/// Operations on the jobs of a registry. Cheap to clone.
+#[derive(Clone)]
+pub struct Operate {
+    registry: Arc<dyn Registry>,
+    progress: Option<Progress>,
+}
+
+impl std::fmt::Debug for Operate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Operate").field(&self.registry).finish()
+    }
+}
+
+/// What an operation is about (Java: a job name and a server's IP, of which one may be null).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope<'a> {
+    /// A job, on all of its servers.
+    Job(&'a str),
+    /// A job, on one server.
+    JobOnServer(&'a str, &'a str),
+    /// A server, with all jobs that know it.
+    Server(&'a str),
+}
+
+/// Why an operation was not done.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum OperateError {
+    /// There is no such job.
+    #[error("there is no job `{job}`{}", hint(.near.as_deref()))]
+    UnknownJob {
+        /// The name that was given.
+        job: String,
+        /// A job with a similar name.
+        near: Option<String>,
+    },
+    /// The job has no such server, or no job has.
+    #[error("{}there is no server `{server}`", .job.as_ref().map(|job| format!("job `{job}`: ")).unwrap_or_default())]
+    UnknownServer {
+        /// The job, when it is about one.
+        job: Option<String>,
+        /// The server.
+        server: String,
+    },
+    /// The job has no such item.
+    #[error("job `{job}` has no item {item}: its items are 0 to {}", .total - 1)]
+    UnknownItem {
+        /// The job.
+        job: String,
+        /// The item.
+        item: u32,
+        /// How many items it has; at least 1.
+        total: u32,
+    },
+    /// The stored configuration cannot be read, so it cannot be changed either.
+    #[error("the configuration of job `{job}` cannot be read: {reason}")]
+    BadConfig {
+        /// The job.
+        job: String,
+        /// Why.
+        reason: String,
+    },
+    /// The new configuration is wrong.
+    #[error("job `{job}`: {}", .faults.iter().map(|f| format!("key {f}")).collect::<Vec<_>>().join("; "))]
+    WrongConfig {
+        /// The job.
+        job: String,
+        /// Every fault of it.
+        faults: Vec<ConfigError>,
+    },
+    /// The new configuration has a key that nobody knows: Java's instances would fail at it.
+    #[error("job `{job}`: unknown key `{key}`{}", hint(.near.as_deref()))]
+    UnknownKey {
+        /// The job.
+        job: String,
+        /// The key.
+        key: String,
+        /// A key that is nearly the same.
+        near: Option<String>,
+    },
+    /// Somebody else changed the same at the same time.
+    #[error("job `{job}` was changed by somebody else meanwhile: look at it and try again")]
+    Conflict {
+        /// The job.
+        job: String,
+    },
+    /// The link broke while the registry was asked, and nobody knows whether it was done.
+    #[error("the link to the registry broke while job `{job}` was changed: whether it was done is not known")]
+    Unsettled {
+        /// The job.
+        job: String,
+    },
+    /// The job has no instance that could do it.
+    #[error("job `{job}` has no instance: nobody would run it")]
+    NoInstance {
+        /// The job.
+        job: String,
+    },
+    /// It was done for some of the jobs only.
+    #[error("done for {done} jobs, not for {}: {}", .failures.len(), .failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Partly {
+        /// For how many it was done.
+        done: usize,
+        /// Why it was not for the others.
+        failures: Vec<OperateError>,
+    },
+    /// There is no history of this job to be read.
+    #[error("{reason}")]
+    History {
+        /// Why.
+        reason: String,
+    },
+    /// The dump of another process could not be had.
+    #[error("dump from {address}: {reason}")]
+    Dump {
+        /// Of whom it was asked.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// The registry failed.
+    #[error(transparent)]
+    Registry(#[from] Error),
+}
+
+fn hint(near: Option<&str>) -> String {
+    near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
+}
+
+impl Operate {
+    /// Operations on that registry.
+    pub fn new(registry: Arc<dyn Registry>) -> Operate {
+        Operate { registry, progress: None }
+    }
+
+    /// The same, telling how far it is where an operation is about many jobs: how many are done, and of how many.
+    #[must_use]
+    pub fn with_progress(mut self, progress: impl Fn(usize, usize) + Send + Sync + 'static) -> Operate {
+        self.progress = Some(Arc::new(progress));
+        self
+    }
+
+    /// The same operation on each of these jobs, some at one time. What fails for one does not keep it from the others.
+    async fn each<F: Future<Output = Result<(), OperateError>>>(
+        &self,
+        jobs: &[String],
+        operation: impl Fn(String) -> F,
+    ) -> Result<(), OperateError> {
+        let all = jobs.len();
+        let tell = |done: usize| self.progress.iter().for_each(|progress| progress(done, all));
+        tell(0);
+        let mut results =
+            futures_util::stream::iter(jobs.iter().cloned().map(operation)).buffer_unordered(JOBS_AT_ONCE);
+        let (mut done, mut failures) = (0, Vec::new());
+        while let Some(result) = results.next().await {
+            failures.extend(result.err());
+            done += 1;
+            tell(done);
+        }
+        match (failures.len(), all) {
+            (0, _) => Ok(()),
+            (1, 1) => Err(failures.remove(0)),
+            _ => Err(OperateError::Partly { done: all - failures.len(), failures }),
+        }
+    }
+
+    /// The names of all jobs: the nodes directly below the namespace.
+    async fn names(&self) -> Result<Vec<String>, OperateError> {
+        let answers = self.registry.read(vec![Query::Children("/".into())]).await?;
+        // A namespace that is the root of ZooKeeper has its own node there.
+        Ok(answers[0].children().iter().filter(|name| *name != "zookeeper").cloned().collect())
+    }
+
+    /// One consistent picture of a job: read again until no name has come or gone between the questions. What it holds was
+    /// then there at one moment, as far as one request of the registry has room for it (500 nodes).
+    async fn picture(&self, job: &str, detail: Detail) -> Result<Picture, OperateError> {
+        let path = JobPath::new(job);
+        let mut known = self.know(&[(path.clone(), detail)], Known::new()).await?;
+        for _ in 0..LOOKS {
+            let queries = Picture::queries(&path, detail, &known);
+            let answers = self.registry.read(queries.clone()).await?;
+            let seen: Known = queries.into_iter().zip(answers).collect();
+            if Picture::same_names(&known, &seen) {
+                return Ok(Picture::build(&path, &seen));
+            }
+            known = self.know(&[(path.clone(), detail)], seen).await?;
+        }
+        Ok(Picture::build(&path, &known))
+    }
+
+    /// Pictures of many jobs, in as few requests as there are levels of names, each packed with 500 questions.
+    async fn pictures(&self, jobs: &[String], detail: Detail) -> Result<Vec<Picture>, OperateError> {
+        let paths: Vec<(JobPath, Detail)> = jobs.iter().map(|job| (JobPath::new(job), detail)).collect();
+        let known = self.know(&paths, Known::new()).await?;
+        Ok(paths.iter().map(|(path, _)| Picture::build(path, &known)).collect())
+    }
+
+    /// Asks until no question is open.
+    async fn know(&self, jobs: &[(JobPath, Detail)], mut known: Known) -> Result<Known, OperateError> {
+        loop {
+            let open: Vec<Query> = jobs
+                .iter()
+                .flat_map(|(path, detail)| Picture::queries(path, *detail, &known))
+                .filter(|query| !known.contains_key(query))
+                .collect();
+            if open.is_empty() {
+                return Ok(known);
+            }
+            let answers = self.registry.read(open.clone()).await?;
+            known.extend(open.into_iter().zip(answers));
+        }
+    }
+
+    /// There is no such job; is there one with nearly that name?
+    async fn unknown_job(&self, job: &str) -> OperateError {
+        let names = self.names().await.unwrap_or_default();
+        OperateError::UnknownJob { job: job.to_owned(), near: nearest(job, &names) }
+    }
+
+    async fn session(&self) -> Result<u64, OperateError> {
+        let closed =
+            || Error::Unreachable { registry: self.registry.describe(), reason: "the connection is closed".into() };
+        let mut link = self.registry.link();
+        let up = link.wait_for(|l| !matches!(l, Link::Down(_)));
+        match clock::within(LINK_WAIT, up).await {
+            Some(Ok(state)) => match &*state {
+                Link::Up { session, .. } => Ok(*session),
+                Link::Down(_) | Link::Closed => Err(closed().into()),
+            },
+            Some(Err(_)) => Err(closed().into()),
+            None => Err(Error::TimedOut { registry: self.registry.describe() }.into()),
+        }
+    }
+
+    /// Computes operations from one picture and carries them out together; again from a new picture when they were refused,
+    /// since somebody else was first. Operations that come to nothing are done.
+    ///
+    /// When an answer is lost, what the operations come to after that tells whether they were carried out, but for `once`:
+    /// operations whose effect may be gone by then.
+    async fn change(
+        &self,
+        job: &str,
+        detail: Detail,
+        once: bool,
+        ops: impl Fn(&Picture) -> Result<Vec<Op>, OperateError>,
+    ) -> Result<(), OperateError> {
+        for _ in 0..TRIES {
+            let picture = self.picture(job, detail).await?;
+            let ops = ops(&picture)?;
+            if ops.is_empty() {
+                return Ok(());
+            }
+            let written = written(&ops);
+            match self.registry.commit(self.session().await?, ops).await {
+                Outcome::Committed { .. } => return self.read_back(job, written).await,
+                Outcome::Refused(_) => {}
+                Outcome::Unknown if once => return Err(OperateError::Unsettled { job: job.to_owned() }),
+                Outcome::Unknown => {}
+                Outcome::Failed(error) => return Err(error.into()),
+            }
+        }
+        Err(OperateError::Conflict { job: job.to_owned() })
+    }
+
+    /// What was written stands there, unless somebody has written since.
+    async fn read_back(&self, job: &str, written: BTreeMap<String, Vec<u8>>) -> Result<(), OperateError> {
+        let queries: Vec<Query> = written.keys().cloned().map(Query::Node).collect();
+        if queries.is_empty() {
+            return Ok(());
+        }
+        let answers = self.registry.read(queries).await?;
+        let differs = written.values().zip(&answers).any(|(data, a)| a.node().is_none_or(|n| *n.data != **data));
+        if differs { Err(OperateError::Conflict { job: job.to_owned() }) } else { Ok(()) }
+    }
+}
+
+/// What a transaction leaves in the data of nodes. Nodes that are created are not looked for: they are signals, which their
+/// readers take away.
+fn written(ops: &[Op]) -> BTreeMap<String, Vec<u8>> {
+    let set = |op: &Op| match op {
+        Op::Set { path, data, .. } => Some((path.clone(), data.clone())),
+        Op::Ensure(_) | Op::Create { .. } | Op::Delete { .. } | Op::Check { .. } => None,
+    };
+    ops.iter().filter_map(set).collect()
+}
+
+/// The most similar name, when it is near: at most a third of the letters differ.
+fn nearest(name: &str, names: &[String]) -> Option<String> {
+    let far = |other: &String| strsim::osa_distance(&name.to_lowercase(), &other.to_lowercase());
+    let best = names.iter().min_by_key(|other| far(other))?;
+    (far(best) <= name.chars().count().div_ceil(3)).then(|| best.clone())
+}

@@ -1,0 +1,114 @@
+//! Taking away what is no longer there (Java: `JobOperateAPI.remove`, `JobConfigurationAPI.removeJobConfiguration`).
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use elasticjob_core::path::JobPath;
+use elasticjob_core::picture::Detail;
+use elasticjob_core::tree::Op;
+use elasticjob_core::view::{Answer, Query};
+use elasticjob_registry::Outcome;
+
+use super::jobs::{known_server, shut};
+use super::{Operate, OperateError, Scope};
+use crate::clock;
+
+/// Nodes that are deleted in one transaction.
+const DELETED_AT_ONCE: usize = 500;
+/// After this, what an instance or an election wrote meanwhile has come: it goes too.
+const LATE_WRITES: Duration = Duration::from_millis(500);
+/// How often late writes are taken away.
+const SWEEPS: usize = 20;
+
+impl Operate {
+    /// Shuts down, and takes the servers away: a job's configuration stays, and the job counts as crashed.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job or server, or the registry failed.
+    pub async fn remove(&self, scope: Scope<'_>) -> Result<(), OperateError> {
+        match scope {
+            Scope::Job(job) => {
+                self.change_job(job, Detail::Items, false, |picture| {
+                    let servers = picture.view.servers.keys().map(|ip| Op::delete(picture.path.server(ip)));
+                    Ok(shut(picture, None).into_iter().chain(servers).collect())
+                })
+                .await
+            }
+            Scope::JobOnServer(job, server) => {
+                let seen = Cell::new(false);
+                self.change_job(job, Detail::Items, false, |picture| {
+                    // Asked again after a lost answer, a server that is gone is what was wanted.
+                    if !seen.replace(true) {
+                        known_server(picture, server)?;
+                    }
+                    let node = picture.view.servers.get(server).map(|_| Op::delete(picture.path.server(server)));
+                    Ok(shut(picture, Some(server)).into_iter().chain(node).collect())
+                })
+                .await
+            }
+            Scope::Server(server) => {
+                let jobs = self.jobs_of(server).await?;
+                let one = |job: String| async move { Box::pin(self.remove(Scope::JobOnServer(&job, server))).await };
+                self.each(&jobs, one).await
+            }
+        }
+    }
+
+    /// Removes a job with all that it has: instances that run it shut it down, and nothing of it is left for one of the same
+    /// name. What an instance writes on its way out is taken away too, for as long as ten seconds.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job; somebody writes to it again and again; or the registry failed.
+    pub async fn remove_job(&self, job: &str) -> Result<(), OperateError> {
+        let path = JobPath::new(job);
+        if job.is_empty() || job.contains('/') || self.subtree(&path).await?.is_empty() {
+            return Err(self.unknown_job(job).await);
+        }
+        for _ in 0..SWEEPS {
+            let picture = self.picture(job, Detail::Items).await?;
+            let instances = shut(&picture, None);
+            if !instances.is_empty() {
+                self.delete(instances).await?;
+            }
+            let mut nodes = self.subtree(&path).await?;
+            nodes.reverse(); // children first
+            for part in nodes.chunks(DELETED_AT_ONCE) {
+                self.delete(part.iter().cloned().map(Op::delete).collect()).await?;
+            }
+            clock::sleep(LATE_WRITES).await;
+            if self.subtree(&path).await?.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(OperateError::Conflict { job: job.to_owned() })
+    }
+
+    /// A transaction whose nodes may have gone, or got children, meanwhile: the next sweep sees.
+    async fn delete(&self, ops: Vec<Op>) -> Result<(), OperateError> {
+        match self.registry.commit(self.session().await?, ops).await {
+            Outcome::Committed { .. } | Outcome::Refused(_) | Outcome::Unknown => Ok(()),
+            Outcome::Failed(error) if error.is_retryable() => Ok(()),
+            Outcome::Failed(error) => Err(error.into()),
+        }
+    }
+
+    /// Every path of a job, parents first; none when there is no such job.
+    pub(super) async fn subtree(&self, path: &JobPath) -> Result<Vec<String>, OperateError> {
+        let mut paths = Vec::new();
+        let mut level = vec![path.root().to_owned()];
+        while !level.is_empty() {
+            let answers = self.registry.read(level.iter().cloned().map(Query::Children).collect()).await?;
+            let mut below = Vec::new();
+            for (at, answer) in level.into_iter().zip(&answers) {
+                if matches!(answer, Answer::Children(Some(_))) {
+                    below.extend(answer.children().iter().map(|name| format!("{at}/{name}")));
+                    paths.push(at);
+                }
+            }
+            level = below;
+        }
+        Ok(paths)
+    }
+}

@@ -1,0 +1,81 @@
+//! Lines about jobs, servers and items (Java: `JobStatisticsAPI`, `ServerStatisticsAPI`, `ShardingStatisticsAPI`).
+
+use elasticjob_core::picture::{Detail, JobBrief, ServerBrief, ShardInfo, job_brief, server_briefs, shard_infos};
+
+use super::{Operate, OperateError};
+
+impl Operate {
+    /// Every job that has a configuration, by name.
+    ///
+    /// # Errors
+    ///
+    /// The registry failed.
+    pub async fn jobs(&self) -> Result<Vec<JobBrief>, OperateError> {
+        let names = self.names().await?;
+        Ok(self.pictures(&names, Detail::Brief).await?.iter().filter_map(job_brief).collect())
+    }
+
+    /// The number of nodes below the namespace, whatever they are, as Java counts jobs.
+    ///
+    /// # Errors
+    ///
+    /// The registry failed.
+    pub async fn jobs_total_count(&self) -> Result<usize, OperateError> {
+        Ok(self.names().await?.len())
+    }
+
+    /// One job.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job, or the registry failed.
+    pub async fn job(&self, job: &str) -> Result<JobBrief, OperateError> {
+        match job_brief(&self.picture(job, Detail::Brief).await?) {
+            Some(brief) => Ok(brief),
+            None => Err(self.unknown_job(job).await),
+        }
+    }
+
+    /// The jobs that know a server, by name, as they stand there.
+    ///
+    /// # Errors
+    ///
+    /// No job has that server, or the registry failed.
+    pub async fn jobs_on_server(&self, server: &str) -> Result<Vec<JobBrief>, OperateError> {
+        let jobs = self.jobs_of(server).await?;
+        let pictures = self.pictures(&jobs, Detail::Servers).await?;
+        Ok(pictures.iter().filter_map(|picture| JobBrief::on_server(picture, server)).collect())
+    }
+
+    /// Every server, by its IP as text.
+    ///
+    /// # Errors
+    ///
+    /// The registry failed.
+    pub async fn servers(&self) -> Result<Vec<ServerBrief>, OperateError> {
+        let names = self.names().await?;
+        Ok(server_briefs(&self.pictures(&names, Detail::Servers).await?))
+    }
+
+    /// The number of servers.
+    ///
+    /// # Errors
+    ///
+    /// The registry failed.
+    pub async fn servers_total_count(&self) -> Result<usize, OperateError> {
+        Ok(self.servers().await?.len())
+    }
+
+    /// The items of a job, by number.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job, or the registry failed.
+    pub async fn items(&self, job: &str) -> Result<Vec<ShardInfo>, OperateError> {
+        let picture = self.picture(job, Detail::Items).await?;
+        if picture.view.config.is_none() {
+            return Err(self.unknown_job(job).await);
+        }
+        Ok(shard_infos(&picture))
+    }
+}

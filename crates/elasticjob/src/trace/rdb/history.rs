@@ -1,0 +1,117 @@
+//! Reads what the trace has written: the runs of a job, by Java's instances and by ours.
+
+use elasticjob_core::time::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+use super::address::Address;
+use super::connection::{Connection, Trouble};
+use super::dialect::{Table, Value, time};
+use super::{CONNECT_MAX, DataSource};
+use crate::clock;
+
+/// Longest wait for the rows.
+const QUERY_MAX: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Which runs are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryQuery {
+    /// Only those that failed.
+    pub failed: bool,
+    /// Only those that began at that moment or later.
+    pub since: Option<Timestamp>,
+    /// So many at the most, the latest.
+    pub limit: u32,
+}
+
+/// The run of one item, as a row of JOB_EXECUTION_LOG tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryEntry {
+    /// The item.
+    pub item: u32,
+    /// `NORMAL_TRIGGER`, `MISFIRE` or `FAILOVER`.
+    pub source: String,
+    /// The server's IP.
+    pub ip: String,
+    /// The server's name.
+    pub hostname: String,
+    /// Java's id of the task.
+    pub task_id: String,
+    /// When it began.
+    pub start: Option<Timestamp>,
+    /// When it ended; none while it runs, and when its process died.
+    pub end: Option<Timestamp>,
+    /// Whether it ended well.
+    pub succeeded: bool,
+    /// Why it failed.
+    pub failure: Option<String>,
+}
+
+/// The runs of a job, the latest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct History {
+    /// Where they were read, without passwords.
+    pub from: String,
+    /// The runs.
+    pub entries: Vec<HistoryEntry>,
+}
+
+/// Reads the runs of a job.
+///
+/// # Errors
+///
+/// The address is not one of a database that is supported; it does not answer, or has no such table.
+pub(crate) async fn history(source: &DataSource, job: &str, query: &HistoryQuery) -> Result<History, String> {
+    let address = Address::parse(source)?.of_existing();
+    let told = |reason: String| format!("history from {address}: {reason}");
+    let late = |what: &str, limit: std::time::Duration| told(format!("{what} within {limit:?}"));
+    let connection = clock::within(CONNECT_MAX, Connection::open(&address)).await;
+    let connection = connection.ok_or_else(|| late("no connection", CONNECT_MAX))?;
+    let mut connection = connection.map_err(|trouble| told(trouble.to_string()))?;
+    let rows = clock::within(QUERY_MAX, read(&mut connection, job, query, &address.zone)).await;
+    let rows = rows.ok_or_else(|| late("no answer", QUERY_MAX))?.map_err(|trouble| told(trouble.to_string()))?;
+    let rows = rows.ok_or_else(|| told(format!("there is no table {}: nothing was traced there", TABLE.name())))?;
+    let entries = rows.into_iter().map(|row| entry(row, &address.zone)).collect();
+    Ok(History { from: address.to_string(), entries })
+}
+
+const TABLE: Table = Table::Execution;
+
+async fn read(
+    connection: &mut Connection,
+    job: &str,
+    query: &HistoryQuery,
+    zone: &TimeZone,
+) -> Result<Option<Vec<Vec<Option<String>>>>, Trouble> {
+    let dialect = connection.dialect();
+    if connection.texts(dialect.columns(TABLE)).await?.is_empty() {
+        return Ok(None);
+    }
+    let mut values = vec![Value::Text(job.to_owned())];
+    values.extend(query.since.map(|since| Value::Time(Some(time(since, zone)))));
+    let sql = dialect.history(query.since.is_some(), query.failed, query.limit);
+    connection.rows(sql, &values, HISTORY_COLUMNS).await.map(Some)
+}
+
+/// How many columns [`super::dialect::Dialect::history`] gives, in the order of [`entry`].
+const HISTORY_COLUMNS: usize = 9;
+
+fn entry(row: Vec<Option<String>>, zone: &TimeZone) -> HistoryEntry {
+    let mut columns = row.into_iter();
+    let mut next = || columns.next().flatten();
+    let moment = |text: Option<String>| -> Option<Timestamp> {
+        let civil: DateTime = text?.parse().ok()?;
+        Some(Timestamp(zone.to_ambiguous_timestamp(civil).compatible().ok()?.as_millisecond()))
+    };
+    HistoryEntry {
+        item: next().and_then(|text| text.parse().ok()).unwrap_or_default(),
+        source: next().unwrap_or_default(),
+        ip: next().unwrap_or_default(),
+        hostname: next().unwrap_or_default(),
+        task_id: next().unwrap_or_default(),
+        start: moment(next()),
+        end: moment(next()),
+        succeeded: next().as_deref() == Some("1"),
+        failure: next().filter(|text| !text.is_empty()),
+    }
+}

@@ -134,12 +134,13 @@ pub fn java(arguments: &[&str], log: &Path) -> Process {
     Process::start(java_command(arguments), log)
 }
 
-/// Runs the Java side to its end.
+/// Runs the Java side to its end; gives what it printed.
 ///
 /// # Panics
 ///
 /// When it fails.
-pub fn java_output(arguments: &[&str]) {
+pub fn java_output(arguments: &[&str]) -> String {
     let output = java_command(arguments).output().expect("java runs");
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -10,6 +10,7 @@ mod links;
 mod listeners;
 mod mixed;
 mod once;
+mod operations;
 mod pages;
 mod quartz;
 mod tracing;

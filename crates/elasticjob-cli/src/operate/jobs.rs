@@ -87,7 +87,7 @@ fn brief(job: &JobBrief) -> Value {
     put("description", job.description.as_ref().map(|text| json!(text)));
     put("cron", job.cron.as_ref().map(|text| json!(text)));
     put("instanceCount", Some(json!(job.instance_count)));
-    put("shardingTotalCount", job.sharding_total_count.map(|count| json!(count)));
+    put("shardingTotalCount", Some(json!(job.sharding_total_count)));
     put("fault", job.fault.as_ref().map(|text| json!(text)));
     Value::Object(object)
 }
@@ -97,7 +97,7 @@ fn listing(jobs: Vec<JobBrief>) -> Listing {
     for job in jobs {
         let object = brief(&job);
         let cron = job.cron.filter(|c| !c.is_empty()).unwrap_or_else(|| "-".into());
-        let items = job.sharding_total_count.map_or("-".into(), |count| count.to_string());
+        let items = job.sharding_total_count.to_string();
         let description = match job.fault {
             Some(fault) => format!("configuration: {fault}"),
             None => job.description.unwrap_or_default(),

@@ -46,8 +46,8 @@ pub struct JobBrief {
     pub cron: Option<String>,
     /// How many instances it has; of a line that is about one server, how many there.
     pub instance_count: usize,
-    /// Into how many items it is cut.
-    pub sharding_total_count: Option<i64>,
+    /// Into how many items it is cut; 0 of a line that is about one server, as in Java.
+    pub sharding_total_count: i64,
     /// Why its configuration cannot be read. Java fails for all jobs then.
     pub fault: Option<String>,
 }
@@ -118,7 +118,7 @@ pub fn job_brief(picture: &Picture) -> Option<JobBrief> {
         description: Some(document.as_ref().and_then(|d| d.description.clone()).unwrap_or_default()),
         cron: document.as_ref().and_then(|d| d.cron.clone()),
         instance_count: picture.view.instances.len(),
-        sharding_total_count: document.as_ref().map(|d| d.sharding_total_count),
+        sharding_total_count: document.as_ref().map_or(0, |d| d.sharding_total_count),
         fault,
     })
 }
@@ -150,7 +150,7 @@ impl JobBrief {
             description: None,
             cron: None,
             instance_count: picture.view.instances.values().filter(here).count(),
-            sharding_total_count: None,
+            sharding_total_count: 0,
             fault: None,
         })
     }

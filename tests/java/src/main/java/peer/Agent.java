@@ -8,6 +8,7 @@ import java.util.Map;
 import javax.sql.DataSource;
 import org.apache.shardingsphere.elasticjob.api.JobConfiguration;
 import org.apache.shardingsphere.elasticjob.lite.api.bootstrap.impl.ScheduleJobBootstrap;
+import org.apache.shardingsphere.elasticjob.lite.internal.snapshot.SnapshotService;
 import org.apache.shardingsphere.elasticjob.reg.zookeeper.ZookeeperConfiguration;
 import org.apache.shardingsphere.elasticjob.reg.zookeeper.ZookeeperRegistryCenter;
 import org.apache.shardingsphere.elasticjob.tracing.api.TracingConfiguration;
@@ -34,6 +35,10 @@ final class Agent {
         List<ScheduleJobBootstrap> started = new ArrayList<>();
         for (Map.Entry<String, Object> job : ((Map<String, Object>) top.get("jobs")).entrySet()) {
             started.add(start(registry, job.getKey(), (Map<String, Object>) job.getValue(), tracing));
+        }
+        Map<String, Object> dump = (Map<String, Object>) top.get("dump");
+        if (null != dump) {
+            new SnapshotService(registry, (Integer) dump.get("port")).listen();
         }
         System.out.println("started " + started.size());
         Thread.currentThread().join();

@@ -9,6 +9,7 @@ public final class Main {
         switch (args[0]) {
             case "agent" -> Agent.run(args[1]);
             case "operate" -> Operate.run(args);
+            case "operations" -> Operations.run(args[1], args[2]);
             case "quartz" -> Quartz.run(args[1], args[2]);
             case "zones" -> Zones.run(args[1]);
             default -> throw new IllegalArgumentException(args[0]);

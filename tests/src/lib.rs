@@ -11,7 +11,7 @@ mod zookeeper;
 
 pub use database::{Database, PASSWORD, USER, sqlite_rows};
 pub use journal::{Journal, Run};
-pub use process::{Process, agent, command, java, java_output, output};
+pub use process::{Process, agent, agent_with_clock, command, java, java_output, output};
 pub use proxy::Proxy;
 pub use server::{Server, Speech};
 pub use wait::{eventually, pause, wall_clock_millis};

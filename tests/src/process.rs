@@ -104,6 +104,22 @@ pub fn command() -> Command {
     command
 }
 
+/// Starts an agent of ours whose wall clock is off by so many seconds.
+///
+/// # Panics
+///
+/// When libfaketime is not installed.
+pub fn agent_with_clock(file: &Path, log: &Path, off: i64) -> Process {
+    let folders = std::fs::read_dir("/usr/lib").expect("libraries").flatten();
+    let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
+    let library = libraries.find(|library| library.exists()).expect("libfaketime is installed");
+    let mut command = command();
+    command.args(["agent", "-v"]).arg(file).env("LD_PRELOAD", library).env("FAKETIME", format!("{off:+}s"));
+    // Only the wall clock: spans of time stay right.
+    command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
+    Process::start(command, log)
+}
+
 /// Starts an agent of ours with that file.
 pub fn agent(file: &Path, log: &Path) -> Process {
     let mut command = command();

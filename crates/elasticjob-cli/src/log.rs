@@ -6,9 +6,11 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::LogFormat;
 
-/// Starts the log. The client crate of ZooKeeper tells each attempt; our own lines say the same once.
-pub(crate) fn start(format: LogFormat, verbose: u8) {
+/// Starts the log. The client crate of ZooKeeper tells each attempt; our own lines say the same once. Where no jobs run, only
+/// what went wrong is told.
+pub(crate) fn start(format: LogFormat, verbose: u8, runs_jobs: bool) {
     let filter = match verbose {
+        0 if !runs_jobs => "warn,zookeeper_client=off",
         0 => "info,zookeeper_client=off",
         1 => "info,elasticjob=debug,elasticjob_registry=debug,zookeeper_client=off",
         _ => "debug,elasticjob=trace,elasticjob_registry=trace",

@@ -35,7 +35,8 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    log::start(args.log_format, args.verbose);
+    let runs_jobs = matches!(args.command, Command::Up { .. } | Command::Agent { .. });
+    log::start(args.log_format, args.verbose, runs_jobs);
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Failed(error)) => {

@@ -4,6 +4,7 @@
 mod commands;
 mod conformance;
 mod damage;
+mod explain;
 mod handlers;
 mod kills;
 mod links;

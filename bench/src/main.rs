@@ -2,7 +2,9 @@
 //!
 //! `mode=schedule|oneoff jobs=N shards=N cron=… sleep=MS failover=B monitor=B misfire=B seconds=N session=MS zk=HOST:PORT
 //! ns=NAME out=FILE n=N`, and ours alone `trace=ADDRESS`, a database for the event trace. Writes `started jobs=N ms=N pid=N`, for each item run `run START_US END_US JOB ITEM PID`, at the
-//! end `count N`; in one-off mode `oneoff n=N shards=N per_s=F p50_us=N p99_us=N`.
+//! end `count N`; in one-off mode `oneoff n=N shards=N per_s=F p50_us=N p99_us=N`. Ours alone has `mode=fill|list`, see `list.rs`.
+
+mod list;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,9 +16,9 @@ use elasticjob::{Context, Job, JobResult, OneOffJob, ScheduleJob, TraceSettings}
 use sqlx::Connection as _;
 use tokio::sync::mpsc;
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "mode", "jobs", "shards", "cron", "sleep", "failover", "monitor", "misfire", "seconds", "session", "zk", "ns",
-    "out", "n", "trace",
+    "out", "n", "trace", "servers",
 ];
 
 struct Settings(HashMap<String, String>);
@@ -82,7 +84,8 @@ async fn main() -> anyhow::Result<()> {
     let one_off = match settings.text("mode", "schedule").as_str() {
         "schedule" => false,
         "oneoff" => true,
-        other => bail!("`mode={other}`: expected schedule or oneoff"),
+        "fill" | "list" => return lists(&settings).await,
+        other => bail!("`mode={other}`: expected schedule, oneoff, fill or list"),
     };
     let registry = match settings.text("zk", "127.0.0.1:2181").as_str() {
         "embedded" => format!("embedded:{}.db", settings.text("ns", "bench")),
@@ -139,6 +142,20 @@ async fn main() -> anyhow::Result<()> {
         return tell_traced(&settings.text("trace", ""), &mut *out).await;
     }
     schedule(&settings, &connection, jobs, &mut ran, &mut *out).await
+}
+
+/// Writes jobs that nobody runs, or lists what is there.
+async fn lists(settings: &Settings) -> anyhow::Result<()> {
+    let address = format!("zookeeper://{}/{}", settings.text("zk", "127.0.0.1:2181"), settings.text("ns", "bench"));
+    let registry = elasticjob::registry::attach(&address).await?;
+    if settings.text("mode", "") == "fill" {
+        let (jobs, servers) = (settings.number("jobs", 1_000)?, settings.number("servers", 10)?);
+        list::fill(&*registry, usize::try_from(jobs)?, usize::try_from(servers)?).await?;
+    } else {
+        list::run(&registry, &mut std::io::stdout().lock()).await?;
+    }
+    registry.close().await;
+    Ok(())
 }
 
 /// How many ends of runs a trace in a file holds: `traced N`.

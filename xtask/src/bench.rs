@@ -83,9 +83,78 @@ fn trace() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Jobs that are listed, and servers of each, with an instance and an item on each.
+const LISTED_JOBS: usize = 1_000;
+const LISTED_SERVERS: usize = 10;
+
+/// What a list of many jobs costs: the call in a process that is connected, and the whole command; beside Java's call.
+fn list() -> anyhow::Result<()> {
+    install::servers()?;
+    install::java_project(&root().join("tests/java"), "peer.jar")?;
+    crate::run("cargo", &["build", "--release", "--quiet", "--bin", "workload", "--bin", "elasticjob"])?;
+    let folder = root().join("target/bench-list");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder)?;
+    let zookeeper = ZooKeeper::start(&folder)?;
+    let (zk, servers) = (format!("zk=127.0.0.1:{}", zookeeper.port), format!("servers={LISTED_SERVERS}"));
+    tell(&format!("writes {LISTED_JOBS} jobs of {LISTED_SERVERS} servers"));
+    let filled = ours().args(["mode=fill", "ns=list", &zk, &servers, &format!("jobs={LISTED_JOBS}")]).status()?;
+    if !filled.success() {
+        bail!("the jobs were not written");
+    }
+    // A server that has just started is slow: each side is asked once in vain.
+    let command = || -> anyhow::Result<(f64, u64)> {
+        let before = zookeeper.requests()?;
+        let start = millis_since_epoch();
+        let registry = format!("zookeeper://127.0.0.1:{}/list", zookeeper.port);
+        let list = ["--registry", &registry, "job", "list", "--output", "json"];
+        let output = Command::new(root().join("target/release/elasticjob")).args(list).output()?;
+        let took = millis_since_epoch() - start;
+        let jobs = String::from_utf8_lossy(&output.stdout).matches("\"status\":\"OK\"").count();
+        if jobs != LISTED_JOBS {
+            bail!("{jobs} of {LISTED_JOBS} jobs were listed");
+        }
+        Ok((took, zookeeper.requests()? - before - 1))
+    };
+    let call = || -> anyhow::Result<(f64, u64)> {
+        let before = zookeeper.requests()?;
+        let output = ours().args(["mode=list", "ns=list", &zk]).output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let took = field(text.trim(), "ms=").with_context(|| format!("no figure in: {text}"))?;
+        Ok((took as f64, zookeeper.requests()? - before - 1))
+    };
+    let operations = folder.join("operations");
+    std::fs::write(&operations, "list jobs-count - -\nlist jobs - -\nlist jobs - -\n")?;
+    let java = || -> anyhow::Result<(f64, u64)> {
+        let target = root().join("tests/java/target");
+        let classes = format!("{0}/peer.jar:{0}/lib/*", target.display());
+        let before = zookeeper.requests()?;
+        let mut command = Command::new("java");
+        command.args(["-cp", &classes, "peer.Main", "operations", &format!("127.0.0.1:{}", zookeeper.port)]);
+        let output = command.arg(&operations).output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let took = text.lines().filter_map(|l| l.strip_prefix("took ")?.parse::<f64>().ok()).next_back();
+        // Both calls count alike, beside a handful of packets of the connection.
+        Ok((took.context("no figure")?, (zookeeper.requests()? - before) / 2))
+    };
+    call()?;
+    let rows = [("ours, the call", call()?), ("ours, the command", command()?), ("Java 3.0.4, the call", java()?)];
+    let mut table = format!(
+        "A list of {LISTED_JOBS} jobs of {LISTED_SERVERS} servers, instances and items each:\n\n| | time | requests to \
+         ZooKeeper |\n| --- | --- | --- |\n"
+    );
+    for (side, (millis, requests)) in rows {
+        table.push_str(&format!("| {side} | {millis:.0} ms | {requests} |\n"));
+    }
+    std::io::stdout().lock().write_all(table.as_bytes())?;
+    Ok(())
+}
+
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
-    if arguments.first().is_some_and(|word| word == "trace") {
-        return trace();
+    match arguments.first().map(String::as_str) {
+        Some("trace") => return trace(),
+        Some("list") => return list(),
+        _ => {}
     }
     let jobs: usize = match arguments.first() {
         Some(text) => text.parse().with_context(|| format!("`{text}`: expected a number of jobs"))?,
@@ -235,6 +304,11 @@ fn pause(length: Duration) {
 #[expect(clippy::disallowed_methods, reason = "the measured time")]
 fn seconds_since_epoch() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the measured time")]
+fn millis_since_epoch() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1_000.0
 }
 
 struct ZooKeeper {

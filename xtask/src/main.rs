@@ -15,6 +15,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   integ [ARGS]  the tests with real servers and the Java peer; ARGS go to the test runner
   bench [JOBS]  our workload beside Java's on one ZooKeeper, as a table
   bench trace   what the event trace costs
+  bench list    what a list of 1,000 jobs costs, beside Java's
   tidy          the rules that no compiler checks
   fix           formats, and applies what the lints can apply
 ";

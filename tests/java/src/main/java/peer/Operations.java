@@ -15,7 +15,9 @@ final class Operations {
     static void run(final String servers, final String file) throws Exception {
         for (String line : Files.readAllLines(Path.of(file))) {
             String[] words = line.split(" ", 4);
+            long start = System.nanoTime();
             Object result = carryOut(servers, words[0], words[1], given(words[2]), given(words[3]));
+            System.out.println("took " + (System.nanoTime() - start) / 1_000_000);
             System.out.println("result " + new Gson().toJson(result));
         }
         System.exit(0);

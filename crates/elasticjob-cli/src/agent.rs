@@ -63,7 +63,16 @@ pub(crate) fn load(path: Option<&Path>) -> Result<AgentFile, Failure> {
 
 /// The same of a text; `name` is what faults begin with.
 pub(crate) fn load_text(text: &str, name: &str) -> Result<AgentFile, Failure> {
-    checked(file::parse(text, &|variable| std::env::var(variable).ok()), name)
+    load_with(text, name, &|variable| std::env::var(variable).ok())
+}
+
+/// The same with another environment.
+pub(crate) fn load_with(
+    text: &str,
+    name: &str,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<AgentFile, Failure> {
+    checked(file::parse(text, environment), name)
 }
 
 fn checked(file: Result<AgentFile, Vec<Fault>>, name: &str) -> Result<AgentFile, Failure> {

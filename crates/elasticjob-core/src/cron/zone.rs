@@ -27,6 +27,9 @@ pub fn parse_zone(text: &str) -> Result<ZoneText, String> {
         return Ok(ZoneText::Fixed(TimeZone::fixed(Offset::UTC)));
     }
     let expected = || "expected GMT, GMT+8, GMT+08:00, GMT+0800 or an IANA name such as Asia/Shanghai".to_owned();
+    if !rest.is_ascii() {
+        return Err(expected());
+    }
     let (sign, digits) = match rest.split_at_checked(1) {
         Some(("+", digits)) => (1, digits),
         Some(("-", digits)) => (-1, digits),

@@ -5,14 +5,27 @@ use super::yaml::{Typed, resolve};
 
 /// SnakeYAML starts a new line at the first space behind this column.
 const WIDTH: usize = 80;
+/// A key of at most so many characters, its tag included, stands before its colon.
+const SIMPLE_KEY_MAX: usize = 127;
+/// The lengths of SnakeYAML's tags of texts and of bytes.
+const TEXT_TAG: usize = "!!str".len();
+const BINARY_TAG: usize = "!!binary".len();
 
 /// Appends `key: text` and a line end, `indent` spaces deep.
 pub(super) fn text_entry(out: &mut String, indent: usize, key: &str, text: &str) {
     let line_start = out.len();
     out.push_str(&" ".repeat(indent));
-    out.push_str(&simple_key(key));
+    if is_simple_key(key) {
+        simple_key(out, key);
+    } else {
+        // A key that is long, empty or has line breaks stands behind a question mark.
+        out.push_str("? ");
+        scalar(out, key, indent + 2, indent + 2);
+        out.push('\n');
+        out.push_str(&" ".repeat(indent));
+    }
     out.push_str(": ");
-    let column = out[line_start..].chars().count();
+    let column = out[line_start..].lines().last().unwrap_or_default().chars().count();
     scalar(out, text, column, indent + 2);
     out.push('\n');
 }
@@ -24,10 +37,26 @@ pub(super) fn list_member(out: &mut String, text: &str) {
     out.push('\n');
 }
 
-fn simple_key(key: &str) -> String {
-    let mut out = String::new();
-    scalar(&mut out, &key.replace(['\n', '\r'], " "), 0, 0);
-    out
+fn is_simple_key(key: &str) -> bool {
+    let length = match key.chars().any(is_unprintable) {
+        true => BINARY_TAG + base64(key).len(),
+        false => TEXT_TAG + key.chars().count(),
+    };
+    let breaks = key.contains(['\n', '\u{85}', '\u{2028}', '\u{2029}']) && !key.chars().any(is_unprintable);
+    !key.is_empty() && !breaks && length <= SIMPLE_KEY_MAX
+}
+
+/// A key is never folded, and bytes are quoted in one line.
+fn simple_key(out: &mut String, key: &str) {
+    if key.chars().any(is_unprintable) {
+        out.push_str(&format!("!!binary \"{}\"", base64(key)));
+    } else if needs_escapes(key) {
+        escaped(out, key);
+    } else if is_plain(key) {
+        out.push_str(key);
+    } else {
+        out.push_str(&format!("'{}'", key.replace('\'', "''")));
+    }
 }
 
 fn scalar(out: &mut String, text: &str, column: usize, indent: usize) {
@@ -136,14 +165,56 @@ fn escaped(out: &mut String, text: &str) {
 }
 
 fn binary(out: &mut String, text: &str, indent: usize) {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     out.push_str("!!binary |-\n");
     out.push_str(&" ".repeat(indent));
+    out.push_str(&base64(text));
+}
+
+fn base64(text: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
     for chunk in text.as_bytes().chunks(3) {
         let word = chunk.iter().fold(0_u32, |w, b| w << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
         for place in 0..4 {
             let digit = DIGITS[(word >> (18 - 6 * place) & 63) as usize];
             out.push(if place > chunk.len() { '=' } else { char::from(digit) });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As SnakeYAML 2.2 of Java 3.0.4 writes them.
+    #[test]
+    fn keys_are_written_as_by_java() {
+        let entry = |key: &str| {
+            let mut out = String::new();
+            text_entry(&mut out, 2, key, "v w");
+            out
+        };
+        for (key, expected) in [
+            ("a", "  a: v w\n".to_owned()),
+            (" lead", "  ' lead': v w\n".to_owned()),
+            ("a: b", "  'a: b': v w\n".to_owned()),
+            ("a\tb", "  \"a\\tb\": v w\n".to_owned()),
+            ("a\rb", "  \"a\\rb\": v w\n".to_owned()),
+            ("a\u{1}b", "  !!binary \"YQFi\": v w\n".to_owned()),
+            ("", "  ? ''\n  : v w\n".to_owned()),
+            ("a\nb", "  ? |-\n    a\n    b\n  : v w\n".to_owned()),
+            ("a b\n", "  ? |\n    a b\n  : v w\n".to_owned()),
+            (&"x".repeat(122), format!("  {}: v\n    w\n", "x".repeat(122))),
+            (&"x".repeat(123), format!("  ? {}\n  : v w\n", "x".repeat(123))),
+            (
+                &format!("{}z", "y ".repeat(70)),
+                format!("  ? {}y\n    {}z\n  : v w\n", "y ".repeat(38), "y ".repeat(31)),
+            ),
+            (&"\u{1}".repeat(87), format!("  !!binary \"{}\": v\n    w\n", "AQEB".repeat(29))),
+            (&"\u{1}".repeat(90), format!("  ? !!binary |-\n    {}\n  : v w\n", "AQEB".repeat(30))),
+        ] {
+            assert_eq!(entry(key), expected, "{key:?}");
         }
     }
 }

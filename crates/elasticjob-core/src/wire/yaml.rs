@@ -84,6 +84,8 @@ pub struct YamlError {
 /// Depth and size that are read at the most: aliases can make a small text a large tree.
 const DEPTH_MAX: usize = 64;
 const NODES_MAX: usize = 200_000;
+/// Text that aliases and anchors may repeat, in bytes.
+const REPEATED_MAX: usize = 4 * 1024 * 1024;
 
 /// Reads the one document of a text; an empty text is an empty mapping.
 ///
@@ -91,7 +93,7 @@ const NODES_MAX: usize = 200_000;
 ///
 /// Bad syntax, a second document, a key that is no scalar, or a tree that is too deep or too large.
 pub fn parse(text: &str) -> Result<Yaml, YamlError> {
-    let mut reader = Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0 };
+    let mut reader = Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0, repeated: 0 };
     let mut root = None;
     while let Some((event, at, start)) = reader.next()? {
         match event {
@@ -238,6 +240,7 @@ struct Reader<'a> {
     parser: Parser<'a, granit_parser::StrInput<'a>>,
     anchors: HashMap<usize, Yaml>,
     nodes: usize,
+    repeated: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -268,9 +271,7 @@ impl<'a> Reader<'a> {
 
     fn node(&mut self, event: Event<'a>, at: Position, _start: usize, depth: usize) -> Result<Yaml, YamlError> {
         self.nodes += 1;
-        if depth > DEPTH_MAX || self.nodes > NODES_MAX {
-            return Err(YamlError { at, reason: "nested too deep or too large".into() });
-        }
+        self.check_size(depth, at)?;
         let (yaml, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let plain = style == ScalarStyle::Plain;
@@ -292,25 +293,44 @@ impl<'a> Reader<'a> {
                 (Yaml { value: Value::Map(entries), tag: tag.map(|t| full_tag(&t)), at }, anchor)
             }
             Event::Alias(anchor) => {
-                let found = self.anchors.get(&anchor).cloned();
-                let copy = found.ok_or(YamlError { at, reason: "an alias of an unknown anchor".into() })?;
-                self.nodes += size(&copy);
-                return Ok(Yaml { at, ..copy });
+                let found = self.anchors.get(&anchor);
+                let found = found.ok_or_else(|| YamlError { at, reason: "an alias of an unknown anchor".into() })?;
+                let (nodes, bytes) = size(found);
+                self.nodes += nodes;
+                self.repeated += bytes;
+                self.check_size(depth, at)?;
+                let copy = self.anchors.get(&anchor).cloned();
+                return Ok(
+                    copy.map_or(Yaml { value: Value::List(Vec::new()), tag: None, at }, |copy| Yaml { at, ..copy })
+                );
             }
             other => return Err(YamlError { at, reason: format!("unexpected {other:?}") }),
         };
         if anchor != 0 {
+            let (nodes, bytes) = size(&yaml);
+            self.nodes += nodes;
+            self.repeated += bytes;
+            self.check_size(depth, at)?;
             self.anchors.insert(anchor, yaml.clone());
         }
         Ok(yaml)
     }
 
+    /// Checked before anything is repeated.
+    fn check_size(&self, depth: usize, at: Position) -> Result<(), YamlError> {
+        if depth > DEPTH_MAX || self.nodes > NODES_MAX || self.repeated > REPEATED_MAX {
+            return Err(YamlError { at, reason: "nested too deep or too large".into() });
+        }
+        Ok(())
+    }
+
     fn entries(&mut self, depth: usize) -> Result<Vec<Entry>, YamlError> {
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<Option<Entry>> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
         loop {
             let (event, at, start) = self.following()?;
             if matches!(event, Event::MappingEnd) {
-                return Ok(entries);
+                return Ok(entries.into_iter().flatten().collect());
             }
             let key = self.node(event, at, start, depth + 1)?;
             let Value::Scalar { text: key, .. } = key.value else {
@@ -318,8 +338,10 @@ impl<'a> Reader<'a> {
             };
             let (event, value_at, value_start) = self.following()?;
             let value = self.node(event, value_at, value_start, depth + 1)?;
-            entries.retain(|e| e.key != key);
-            entries.push(Entry { key, at, start, value });
+            if let Some(before) = places.insert(key.clone(), entries.len()) {
+                entries[before] = None;
+            }
+            entries.push(Some(Entry { key, at, start, value }));
         }
     }
 }
@@ -328,12 +350,25 @@ fn full_tag(tag: &granit_parser::Tag) -> String {
     format!("{}{}", tag.handle(), tag.suffix())
 }
 
-fn size(yaml: &Yaml) -> usize {
+/// Nodes, and bytes of text.
+fn size(yaml: &Yaml) -> (usize, usize) {
+    let tag = yaml.tag.as_ref().map_or(0, String::len);
+    let (mut nodes, mut bytes) = (1, tag);
+    let mut add = |(more_nodes, more_bytes): (usize, usize)| {
+        nodes += more_nodes;
+        bytes += more_bytes;
+    };
     match &yaml.value {
-        Value::Scalar { .. } => 1,
-        Value::List(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Value::Map(entries) => 1 + entries.iter().map(|e| 1 + size(&e.value)).sum::<usize>(),
+        Value::Scalar { text, .. } => add((0, text.len())),
+        Value::List(items) => items.iter().for_each(|item| add(size(item))),
+        Value::Map(entries) => {
+            for entry in entries {
+                add((1, entry.key.len()));
+                add(size(&entry.value));
+            }
+        }
     }
+    (nodes, bytes)
 }
 
 /// A scalar as the text of a property: typed as YAML 1.1 first and then printed, as Java and Spring do (`010` is `8`,

@@ -1,0 +1,81 @@
+//! What the binary `elasticjob` does. Exit codes are made here and nowhere else: 0 done, 1 the operation failed, 2 wrong usage
+//! or configuration.
+
+mod agent;
+mod args;
+mod clock;
+mod cron;
+mod file;
+mod log;
+mod man;
+mod operate;
+mod output;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+
+/// Why a command did not do its work.
+#[derive(Debug)]
+enum Failure {
+    /// The operation failed.
+    Failed(anyhow::Error),
+    /// The usage or the configuration is wrong; each line is told as it is.
+    Wrong(Vec<String>),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure::Failed(error.into())
+    }
+}
+
+/// Runs the command of the process's arguments.
+pub fn main() -> ExitCode {
+    let args = Args::parse();
+    let runs_jobs = matches!(args.command, Command::Up { .. } | Command::Agent { .. });
+    log::start(args.log_format, args.verbose, runs_jobs);
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Failed(error)) => {
+            output::tell(&format!("elasticjob: {error:#}"));
+            ExitCode::from(1)
+        }
+        Err(Failure::Wrong(lines)) => {
+            lines.iter().for_each(|line| output::tell(line));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The faults of an agent's file, each with its line and column, as `elasticjob check` tells them; none when it has none.
+pub fn faults(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
+    match agent::load_with(text, "FILE", environment) {
+        Ok(_) => Vec::new(),
+        Err(Failure::Wrong(lines)) => lines,
+        Err(Failure::Failed(error)) => vec![error.to_string()],
+    }
+}
+
+fn run(args: Args) -> Result<(), Failure> {
+    match args.command {
+        Command::Up { file } => agent::run(file.as_deref(), args.registry.as_deref()),
+        Command::Agent { file } => agent::run(Some(&file), args.registry.as_deref()),
+        Command::Check { file } => agent::check(&file),
+        Command::Cron { expression, zone, from, count } => {
+            cron::run(&expression, zone.as_deref(), from.as_deref(), count, args.output)
+        }
+        Command::Job { operation } => operate::job(&operation, args.registry.as_deref(), args.output),
+        Command::Server { operation } => operate::server(&operation, args.registry.as_deref(), args.output),
+        Command::Shard { operation } => operate::shard(&operation, args.registry.as_deref(), args.output),
+        Command::Completions { shell } => {
+            let mut command = <Args as clap::CommandFactory>::command();
+            clap_complete::generate(shell, &mut command, "elasticjob", &mut std::io::stdout());
+            Ok(())
+        }
+        Command::Man { folder } => man::write(&folder),
+    }
+}

@@ -15,7 +15,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def answer(self):
         length = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(length).decode()
+        body = self.rfile.read(length).decode(errors="replace")
         record = {
             "method": self.command,
             "path": self.path,
@@ -35,6 +35,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Location", "/ok")
             self.send_header("Content-Length", "0")
             self.end_headers()
+        elif path == "/v1/traces":
+            self.send(200, "")
         elif path == "/robot":
             self.send(200, '{"errcode":0,"errmsg":"ok"}')
         elif path == "/robot-refuses":

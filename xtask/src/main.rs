@@ -66,6 +66,7 @@ fn ci() -> anyhow::Result<()> {
     run("cargo", &["fmt", "--all", "--check"])?;
     run("cargo", &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     run("cargo", &["test", "--workspace", "--exclude", "elasticjob-tests"])?;
+    run("cargo", &["run", "--quiet", "--package", "elasticjob-fuzz", "--bin", "inputs", "--", "--seconds", "60"])?;
     integ(&[])?;
     // Rustdoc's own lints, our missing pages among them.
     let mut doc = Command::new("cargo");

@@ -37,7 +37,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 pub fn main() -> ExitCode {
     let args = Args::parse();
     let runs_jobs = matches!(args.command, Command::Up { .. } | Command::Agent { .. });
-    log::start(args.log_format, args.verbose, runs_jobs);
+    let _log = log::start(args.log_format, args.verbose, runs_jobs);
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Failed(error)) => {

@@ -60,8 +60,8 @@ pub use elasticjob_core::time::Timestamp;
 pub use elasticjob_core::wire::JobDocument;
 pub use error::Error;
 pub use execute::{
-    BlockingJob, Cancelled, Context, DataflowJob, Http, ItemExecutor, JobError, JobResult, JobType, Script, SimpleJob,
-    THREAD_POOLS,
+    BlockingJob, Cancelled, Context, DataflowJob, Http, ItemExecutor, JobError, JobResult, JobType, SPANS, Script,
+    SimpleJob, THREAD_POOLS,
 };
 pub use handle::{ErrorHandler, Failure};
 pub use identity::{NetworkPreference, server_ip};
@@ -100,4 +100,6 @@ mod pages {
     struct DistributeOnce;
     #[doc = include_str!("../../../docs/listeners/custom.md")]
     struct Listeners;
+    #[doc = include_str!("../../../docs/operations/library.md")]
+    struct Operations;
 }

@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
 
-/// The pages below `docs`, by their names there.
+/// The pages below `docs`, by their names there; those of the commands have transcripts, see `transcripts.rs`.
 fn pages() -> BTreeSet<String> {
     let docs = root().join("docs");
     let mut found = BTreeSet::new();
@@ -24,6 +24,15 @@ fn pages() -> BTreeSet<String> {
     found
 }
 
+/// The ports of a page, each replaced by one that is free.
+fn with_free_ports(text: &str) -> String {
+    let ports = ["9888", "9100"];
+    ports.iter().fold(text.to_owned(), |text, port| match text.contains(&format!("port: {port}")) {
+        true => text.replace(port, &elasticjob_tests::free_port().to_string()),
+        false => text,
+    })
+}
+
 /// The blocks of one language.
 fn blocks(text: &str, language: &str) -> Vec<String> {
     let begin = format!("```{language}\n");
@@ -33,6 +42,7 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
 /// Runs the file of a page with these variables; every line of its block `text` must be printed.
 fn run(page: &str, folder: &Path, variables: &[(&str, String)]) -> (Process, String) {
     let text = std::fs::read_to_string(root().join("docs").join(page)).expect("the page");
+    let text = with_free_ports(&text);
     let [yaml] = blocks(&text, "yaml").try_into().unwrap_or_else(|b| panic!("{page} has not one file: {b:?}"));
     let file = folder.join("elasticjob.yaml");
     std::fs::write(&file, yaml).expect("a file");
@@ -53,6 +63,9 @@ fn every_page_has_an_example_that_is_run() {
     let mut servers = BTreeSet::new();
     for page in pages() {
         assert!(index.contains(&format!("({page})")), "{page} is not in docs/README.md");
+        if page.starts_with("commands/") {
+            continue;
+        }
         let text = std::fs::read_to_string(root().join("docs").join(&page)).expect("a page");
         let in_doctests = lib.contains(&format!("docs/{page}\")"));
         assert_eq!(!blocks(&text, "rust").is_empty(), in_doctests, "{page}: its programs are those that lib.rs has");

@@ -19,6 +19,7 @@ use elasticjob_core::time::Timestamp;
 use elasticjob_registry::Registry;
 use futures_util::future::{self, BoxFuture};
 use tokio::sync::{Semaphore, watch};
+use tracing::Instrument;
 
 pub(crate) use attempts::panic_text;
 pub use context::{Cancelled, Context};
@@ -43,6 +44,9 @@ pub type JobResult = Result<(), JobError>;
 
 /// Why an item failed.
 pub type JobError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The target of the span around each run of an item, for OpenTelemetry and the like.
+pub const SPANS: &str = "elasticjob::spans";
 
 /// How long code goes on after it was told to end, before it is dropped.
 const GRACE: Duration = Duration::from_secs(1);
@@ -355,15 +359,32 @@ impl Running {
         let execution = self.trace.as_ref().map(|trace| trace.item_started(item.item));
         let (meter, source, began) = (&self.work.meter, self.run.source, clock::instant());
         meter.begins(source, self.run.due);
+        // For those who collect spans; nobody else enables this target, and then it costs nothing.
+        let span = tracing::info_span!(
+            target: SPANS,
+            "run",
+            job = %self.run.config.name,
+            item = item.item,
+            source = source.word(),
+            due = %self.run.due,
+            fencing_token = item.fencing_token,
+            instance = %self.work.instance,
+            error = tracing::field::Empty,
+            otel.status_code = tracing::field::Empty,
+        );
         let result = if self.leaving.is_cancelled() {
             // Its marks are gone: others may have begun it.
             Err("not executed: the job was leaving before its turn came".into())
         } else {
-            attempts::run(&*self.work.items, context, self.leaving.clone()).await
+            attempts::run(&*self.work.items, context, self.leaving.clone()).instrument(span.clone()).await
         };
         meter.ends(source, result.is_err(), began.elapsed());
         end.tell(result.is_err());
         let text = result.as_ref().err().map(|error| web::chain(&**error));
+        if let Some(text) = &text {
+            span.record("error", text.as_str()).record("otel.status_code", "ERROR");
+        }
+        drop(span);
         if let (Some(trace), Some(execution)) = (&self.trace, execution) {
             trace.item_ended(execution, text.as_deref());
         }

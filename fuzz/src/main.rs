@@ -158,6 +158,15 @@ mod tests {
         }
     }
 
+    /// What was found, and mended: text that aliases repeat, a zone of letters, a key that is too long to be simple, a range of
+    /// two billion years.
+    #[test]
+    fn what_was_found_once_is_read() {
+        for seed in [1_499, 3_705, 7_254, 10_542, 20_951, 24_096, 24_143, 30_180, 38_664, 1_235_312] {
+            readers::read(seed);
+        }
+    }
+
     #[test]
     fn an_input_depends_on_its_seed_alone() {
         for seed in 0..200 {

@@ -363,6 +363,10 @@ impl<'a> Field<'a> {
         if wraps {
             stop += size;
         }
+        if self.kind == Kind::Year {
+            // Later ones are never reached; a range may name two billion of them.
+            stop = stop.min(LAST_YEAR.max(start));
+        }
         let mut value = start;
         while value <= stop {
             let wrapped = if wraps && value > *range.end() { value - size } else { value };

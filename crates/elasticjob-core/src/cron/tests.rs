@@ -108,3 +108,16 @@ fn time_zones_are_read_as_in_java_but_malformed_ones_are_refused() {
         }
     }
 }
+
+/// Found by hostile inputs.
+#[test]
+fn a_range_of_two_billion_years_and_a_zone_of_letters_are_read_at_once() {
+    let cron = Cron::parse("0 15 10 ? * 6L 2002002-2099002002").expect("Quartz takes it");
+    let utc = jiff::tz::TimeZone::UTC;
+    assert_eq!(cron.next(moment("2026-01-01T00:00:00Z"), &utc), None);
+    let cron = Cron::parse("0 0 0 1 1 ? 2027-2099002002").expect("Quartz takes it");
+    assert_eq!(cron.next(moment("2026-01-01T00:00:00Z"), &utc), Some(moment("2027-01-01T00:00:00Z")));
+    for text in ["GMT+8\u{e9}\u{e9}", "GMT-\u{feff}", "GMT+\u{fffd}0"] {
+        assert!(parse_zone(text).is_err(), "{text}");
+    }
+}

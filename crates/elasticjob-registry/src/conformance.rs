@@ -227,6 +227,21 @@ async fn watches(connect: &Connect<'_>) {
     let expected: BTreeMap<String, Vec<EventKind>> = expected.into_iter().map(|(p, k)| (p.to_owned(), k)).collect();
     assert_eq!(found, expected, "each change once, in order for each node");
     drop((node, tree, missing));
+    // The whole tree, from its root.
+    let (everything, sink, notify) = collector();
+    let root = two.watch(Target::Subtree("/".into()), sink).await.expect("watches");
+    committed(&*one, session, vec![Op::create("/w/s/a/deep", ""), Op::set("/w", "1"), Op::delete("/w/s/a/deep")]).await;
+    let waiting = async {
+        while everything.lock().len() < 3 {
+            notify.notified().await;
+        }
+    };
+    let _ = tokio::time::timeout(PATIENCE, waiting).await;
+    let found: Vec<(String, EventKind)> = everything.lock().iter().map(|e| (e.path.clone(), e.kind)).collect();
+    let expected =
+        [("/w/s/a/deep", EventKind::Created), ("/w", EventKind::Changed), ("/w/s/a/deep", EventKind::Deleted)];
+    assert_eq!(found, expected.map(|(path, kind)| (path.to_owned(), kind)), "of the whole tree");
+    drop(root);
     seen.lock().clear();
     committed(&*one, session, vec![Op::set("/w/n", "2"), Op::set("/w/s", "2")]).await;
     // What came before the next answer of the same connection would have been told.

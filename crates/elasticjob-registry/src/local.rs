@@ -171,17 +171,22 @@ impl State {
             if event.kind == EventKind::Children {
                 continue;
             }
-            let mut above = path::parent(&event.path).or(Some("/"));
+            let mut above = parent_of(&event.path);
             while let Some(at) = above {
                 for (_, target, sink) in self.watches.get(at).into_iter().flatten() {
                     if matches!(target, Target::Subtree(_)) {
                         sink(event.clone());
                     }
                 }
-                above = path::parent(at);
+                above = parent_of(at);
             }
         }
     }
+}
+
+/// The parent, up to the root.
+fn parent_of(at: &str) -> Option<&str> {
+    if at == "/" { None } else { path::parent(at).or(Some("/")) }
 }
 
 /// Something that ends with a connection.

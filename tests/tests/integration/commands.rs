@@ -300,3 +300,55 @@ fn sighup_reads_the_file_again_and_sigterm_lets_runs_end() {
     assert!(ended.end.is_some(), "what ran was given time to end");
     assert!(journal.runs().iter().all(|r| r.start <= run.start + 2_500), "nothing began after the signal");
 }
+
+#[test]
+fn a_watched_list_is_printed_again_when_it_has_changed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let agent = up(folder.path(), "log");
+    eventually("both jobs run", PATIENCE, || agent.log().contains("it is ").then_some(()));
+    let mut watching = command();
+    watching.args(["job", "list", "--watch", "--output", "json"]).current_dir(folder.path());
+    let mut watching = Process::start(watching, &folder.path().join("watched"));
+    let line = |number: usize| {
+        eventually(&format!("list {number}"), PATIENCE, || watching.log().lines().nth(number).map(str::to_owned))
+    };
+    assert!(line(0).contains(r#""jobName":"tick","status":"OK""#), "{}", line(0));
+    let runs = agent.log().matches("ended items").count();
+    eventually("runs", PATIENCE, || (agent.log().matches("ended items").count() > runs + 3).then_some(()));
+    assert_eq!(watching.log().lines().count(), 1, "runs change nothing in it: {}", watching.log());
+    assert!(output(&["job", "disable", "tick"], folder.path()).status.success());
+    eventually("it is told", PATIENCE, || {
+        watching.log().lines().last().filter(|l| l.contains(r#""jobName":"tick","status":"DISABLED""#)).map(drop)
+    });
+    watching.signal("INT");
+    assert_eq!(watching.wait(PATIENCE).code(), Some(0), "{}", watching.log());
+}
+
+#[test]
+fn what_cannot_be_undone_is_asked_on_a_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let agent = up(folder.path(), "log");
+    eventually("both jobs run", PATIENCE, || agent.log().contains("it is ").then_some(()));
+    let binary = command().get_program().to_string_lossy().into_owned();
+    // `script` gives it a terminal.
+    let asked = |arguments: &str, answer: &str| {
+        let line = format!("printf '{answer}\\n' | script -qefc '{binary} {arguments}' /dev/null");
+        let found = std::process::Command::new("sh").args(["-c", &line]).current_dir(folder.path()).output();
+        let found = found.expect("a shell");
+        (found.status.code(), text(&found.stdout))
+    };
+    let (code, told) = asked("job remove tick", "n");
+    assert!(
+        code == Some(1) && told.contains("shut down what runs? [y/N]") && told.contains("nothing was removed"),
+        "{told}"
+    );
+    assert!(text(&output(&["job", "list"], folder.path()).stdout).contains("tick"));
+    let (code, told) = asked("job remove tick", "y");
+    assert_eq!(code, Some(0), "{told}");
+    assert!(!text(&output(&["job", "list"], folder.path()).stdout).contains("tick"));
+    let stored = text(&output(&["job", "config", "hello"], folder.path()).stdout);
+    std::fs::write(folder.path().join("new.yaml"), stored.replace("0/2", "0/3")).expect("a file");
+    let (code, told) = asked("job apply new.yaml", "yes");
+    assert!(code == Some(0) && told.contains("+cron: 0/3 * * * * ?"), "{told}");
+    assert!(text(&output(&["job", "config", "hello"], folder.path()).stdout).contains("0/3"));
+}

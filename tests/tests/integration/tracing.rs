@@ -9,7 +9,9 @@ use elasticjob::{Plugins, ScheduleJob, TraceSettings};
 use elasticjob_core::tree::Op;
 use elasticjob_core::view::Query;
 use elasticjob_registry::Outcome;
-use elasticjob_tests::{Database, Journal, Process, ZooKeeper, agent, eventually, free_port, java, sqlite_rows};
+use elasticjob_tests::{
+    Database, Journal, Process, ZooKeeper, agent, eventually, free_port, java, output, sqlite_rows,
+};
 
 use crate::job_file;
 use crate::ways::{BOTH, Job, Way, connect, start_agent};
@@ -94,6 +96,8 @@ fn one_history(database: &Database, start_time: &str, order: &str) {
         assert!(off < jiff::SignedDuration::from_mins(5), "{at} is far from {local}");
     }
 
+    command_tells_it(database, &zookeeper, folder.path());
+
     // Each run that ended has its three states in their order, from both sides, with the same words.
     let rows = database.rows(&format!(
         "SELECT task_id, state, source, execution_type, sharding_item, slave_id, original_task_id, message \
@@ -123,6 +127,52 @@ fn one_history(database: &Database, start_time: &str, order: &str) {
             }
         }
     }
+}
+
+/// `job history` finds the database in the configuration that Java has stored, and tells the rows of both.
+fn command_tells_it(database: &Database, zookeeper: &ZooKeeper, folder: &Path) {
+    let registry = format!("zookeeper://{}/tests", zookeeper.address());
+    let history = |more: &[&str]| -> Vec<serde_json::Value> {
+        let asked = ["--registry", &registry, "job", "history", "shared-job", "--output", "json"];
+        let told = output(&[&asked, more].concat(), folder);
+        assert!(told.status.success(), "{more:?}: {}", String::from_utf8_lossy(&told.stderr));
+        serde_json::from_slice(&told.stdout).expect("JSON")
+    };
+    let text = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    let told = history(&["--limit", "100000"]);
+    let rows = database.rows(
+        "SELECT task_id, CONCAT(sharding_item), failure_cause FROM JOB_EXECUTION_LOG WHERE job_name = 'shared-job'",
+    );
+    let mut theirs: Vec<(String, String, String)> = rows
+        .iter()
+        .map(|row| {
+            (row[0].clone().unwrap_or_default(), row[1].clone().unwrap_or_default(), row[2].clone().unwrap_or_default())
+        })
+        .collect();
+    let mut ours: Vec<(String, String, String)> = told
+        .iter()
+        .map(|row| (text(row, "taskId"), row["shardingItem"].to_string(), text(row, "failureCause")))
+        .collect();
+    theirs.sort();
+    ours.sort();
+    assert_eq!(ours, theirs, "every row, of Java and of Rust");
+    let starts: Vec<String> = told.iter().map(|row| text(row, "startTime")).collect();
+    assert!(starts.is_sorted_by(|later, earlier| later >= earlier), "the latest first: {starts:?}");
+    let parsed = |text: &str| text.parse::<jiff::Timestamp>().expect("a time");
+    let off = parsed(&starts[0]).duration_since(jiff::Timestamp::now()).abs();
+    assert!(off < jiff::SignedDuration::from_mins(5), "{off} from now: the zone is right");
+
+    let failed = history(&["--failed", "--limit", "10"]);
+    assert_eq!(failed.len(), 10);
+    for row in &failed {
+        assert!(
+            row["success"] == false && !text(row, "failureCause").is_empty() && !text(row, "completeTime").is_empty()
+        );
+        assert_eq!(row["shardingItem"].as_u64().map(|item| item % 2), Some(1), "{row}");
+    }
+    let middle = &starts[starts.len() / 2];
+    let later = history(&["--since", middle, "--limit", "100000"]);
+    assert_eq!(later.len(), starts.iter().filter(|start| *start >= middle).count(), "since {middle}");
 }
 
 #[test]

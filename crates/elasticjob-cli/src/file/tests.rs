@@ -121,3 +121,30 @@ fn variables_come_from_the_environment_or_from_their_default() {
     let faults = faults(text);
     assert!(faults[0].starts_with("5:27: `${ITEMS}`: the environment has no variable `ITEMS`"), "{faults:?}");
 }
+
+#[test]
+fn services_listen_on_the_loopback_unless_the_file_says_otherwise() {
+    let services = |lines: &str| {
+        let jobs = "  jobs: {a: {elasticJobType: SCRIPT, shardingTotalCount: 1}}\n";
+        parse(&format!("elasticjob:\n{lines}{jobs}"), &no_environment).map(|file| file.services)
+    };
+    let at = |text: &str| text.parse().ok();
+    assert_eq!(services(""), Ok(Services::default()));
+    assert_eq!(services("  dump: {enabled: true}\n"), Ok(Services::default()), "only with a port, as in Java");
+    assert_eq!(
+        services("  dump: {port: 9888}\n  metrics: {port: 9100, host: 0.0.0.0}\n"),
+        Ok(Services { dump: at("127.0.0.1:9888"), metrics: at("0.0.0.0:9100") })
+    );
+    assert_eq!(services("  dump: {port: 9888, enabled: false}\n"), Ok(Services::default()));
+    for (lines, expected) in [
+        ("  dump: {port: 65536}\n", "2:16: key `port`: `65536` is wrong: expected a whole number from 0 to 65535"),
+        (
+            "  metrics: {port: 1, host: everywhere}\n",
+            "2:28: key `host`: `everywhere` is wrong: expected an IP address of this host; 0.0.0.0 for all",
+        ),
+        ("  metrics: {prot: 1}\n", "2:13: unknown key `prot` in `metrics`: did you mean `port`?"),
+    ] {
+        let faults = services(lines).expect_err(lines);
+        assert_eq!(faults.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+    }
+}

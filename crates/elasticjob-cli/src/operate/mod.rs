@@ -35,7 +35,8 @@ pub(crate) fn job(operation: &JobOperation, registry: Option<&str>, format: Outp
     if let JobOperation::Dump { name, from: Some(from) } = operation {
         return jobs::dump_from(name, from);
     }
-    run(registry, async |registry| match (operation, apply, wanted) {
+    let endless = matches!(operation, JobOperation::List { watch: true, .. });
+    let done = run(registry, async |registry| match (operation, apply, wanted) {
         (JobOperation::Explain { name }, ..) => jobs::explain(registry, name, format).await,
         (JobOperation::List { server, watch: true }, ..) => {
             let registry = linked(registry).await?;
@@ -48,8 +49,15 @@ pub(crate) fn job(operation: &JobOperation, registry: Option<&str>, format: Outp
             history::run(&operate(registry).await?, name, wanted, format).await
         }
         _ => jobs::run(&operate(registry).await?, operation, format).await,
-    })
+    });
+    // What goes on until somebody interrupts it has done its work.
+    if endless && matches!(&done, Err(Failure::Failed(error)) if error.is::<Interrupted>()) { Ok(()) } else { done }
 }
+
+/// Ctrl-C came before the end.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+struct Interrupted;
 
 pub(crate) fn server(operation: &ServerOperation, registry: Option<&str>, format: Output) -> Result<(), Failure> {
     run(registry, async |registry| servers::run(&operate(registry).await?, operation, format).await)
@@ -77,7 +85,7 @@ fn run(address: Option<&str>, work: impl AsyncFnOnce(Attached) -> Result<(), Fai
         let done = work(registry).boxed_local();
         let done = tokio::select! {
             done = done => done,
-            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted").into()),
+            _ = tokio::signal::ctrl_c() => Err(Interrupted.into()),
         };
         if let Ok(registry) = attached {
             registry.close().await;

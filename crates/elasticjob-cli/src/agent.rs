@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elasticjob::registry::{Connection, Registry, embedded, zookeeper};
-use elasticjob::{Error, Job, JobHandle, NetworkPreference, OneOffJob, Plugins, ScheduleJob};
+use elasticjob::{Error, Job, JobHandle, JobState, NetworkPreference, OneOffJob, Plugins, ScheduleJob, StopReason};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::Failure;
+use crate::args::Output;
 use crate::file::{self, AgentFile, Fault, FileJob};
 use crate::output;
 use crate::serve::Served;
@@ -24,30 +25,70 @@ pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Fai
     let file = load(path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(async {
+        // Before anything is started: a signal that comes now is not lost.
+        let signals = Signals::new()?;
         let connection = connect(&file, registry).await?;
         connection.trace(file.tracing.clone())?;
         let mut served = Served::default();
+        served.expect(names(&file.jobs));
         served.serve(file.services.clone(), &connection).await;
         let agent = Agent {
             path,
             connection,
             served,
             grace: file.shutdown_timeout,
+            registry: file.registry.clone(),
             running: Vec::new(),
+            stopping: Vec::new(),
             joining: FuturesUnordered::new(),
+            leaving: FuturesUnordered::new(),
             refused: Vec::new(),
         };
-        agent.run(file).await
+        agent.run(file, signals).await
     });
     runtime.shutdown_timeout(Duration::from_millis(200));
     done
 }
 
+fn names(jobs: &[FileJob]) -> impl Iterator<Item = String> {
+    jobs.iter().map(|job| job.document.job_name.clone())
+}
+
 /// `elasticjob check`.
-pub(crate) fn check(path: &Path) -> Result<(), Failure> {
+pub(crate) fn check(path: &Path, format: Output) -> Result<(), Failure> {
     let file = load(Some(path))?;
-    output::data(&format!("{}: {} jobs, no faults\n", path.display(), file.jobs.len()));
-    Ok(())
+    let (name, jobs) = (path.display(), file.jobs.len());
+    output::data(&match format {
+        Output::Table => format!("{name}: {jobs} jobs, no faults\n"),
+        Output::Json | Output::Yaml => {
+            output::object(&serde_json::json!({"file": name.to_string(), "jobs": jobs}), format)
+        }
+    })
+}
+
+/// What ends an agent, and what has it read its file again.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, Failure> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Ctrl-C, or SIGTERM.
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
 }
 
 /// Reads a file and checks its jobs; every fault is told with its place.
@@ -150,38 +191,56 @@ struct Agent<'a> {
     connection: Connection,
     served: Served,
     grace: Duration,
+    registry: Option<zookeeper::Settings>,
+    /// The jobs that were started, also those that an operator has shut down since.
     running: Vec<(FileJob, JobHandle)>,
+    /// Those that were told to stop.
+    stopping: Vec<JobHandle>,
     /// Registrations that are awaited.
     joining: FuturesUnordered<BoxFuture<'static, (JobHandle, Result<(), Error>)>>,
+    /// Ends that are awaited.
+    leaving: FuturesUnordered<BoxFuture<'static, (JobHandle, StopReason)>>,
     refused: Vec<String>,
 }
 
 impl Agent<'_> {
-    async fn run(mut self, file: AgentFile) -> Result<(), Failure> {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut hang_up = signal(SignalKind::hangup())?;
+    async fn run(mut self, file: AgentFile, mut signals: Signals) -> Result<(), Failure> {
         tokio::select! {
-            () = self.start(file.jobs) => {}
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-        }
-        loop {
-            if self.running.is_empty() && self.joining.is_empty() {
-                return Err(Failure::Wrong(self.refused));
-            }
-            tokio::select! {
-                Some((job, joined)) = self.joining.next() => self.joined(&job, joined),
-                _ = interrupt.recv() => break,
-                _ = terminate.recv() => break,
-                _ = hang_up.recv() => self.reload().await,
-            }
+            () = self.start(file.jobs) => self.work(&mut signals).await?,
+            () = signals.end() => {}
         }
         tracing::info!("stopping: runs get {} s to end; a second signal stops at once", self.grace.as_secs());
         tokio::select! {
             () = self.stop() => Ok(()),
-            _ = interrupt.recv() => Err(anyhow::anyhow!("stopped at once: runs were cut off").into()),
-            _ = terminate.recv() => Err(anyhow::anyhow!("stopped at once: runs were cut off").into()),
+            () = signals.end() => Err(anyhow::anyhow!("stopped at once: runs were cut off").into()),
+        }
+    }
+
+    /// Until a signal; or until no job is left, since all were refused.
+    async fn work(&mut self, signals: &mut Signals) -> Result<(), Failure> {
+        loop {
+            if self.running.is_empty() && self.joining.is_empty() {
+                return Err(Failure::Wrong(std::mem::take(&mut self.refused)));
+            }
+            tokio::select! {
+                Some((job, joined)) = self.joining.next() => self.joined(&job, joined),
+                Some((job, reason)) = self.leaving.next() => self.left(&job, &reason),
+                _ = signals.interrupt.recv() => return Ok(()),
+                _ = signals.terminate.recv() => return Ok(()),
+                _ = signals.hang_up.recv() => tokio::select! {
+                    () = self.reload() => {}
+                    _ = signals.interrupt.recv() => return Ok(()),
+                    _ = signals.terminate.recv() => return Ok(()),
+                },
+            }
+        }
+    }
+
+    /// What an operator has shut down is no reason not to be ready.
+    fn left(&self, job: &JobHandle, reason: &StopReason) {
+        let current = self.running.iter().any(|(_, handle)| handle.is_same(job));
+        if current && *reason == StopReason::ShutDown {
+            self.served.rests(job.name());
         }
     }
 
@@ -200,6 +259,12 @@ impl Agent<'_> {
                         (waiting, joined)
                     };
                     self.joining.push(joined.boxed());
+                    let ending = handle.clone();
+                    let left = async move {
+                        let reason = ending.stopped().await;
+                        (ending, reason)
+                    };
+                    self.leaving.push(left.boxed());
                     self.running.push((job, handle));
                 }
                 Err(error) => self.refuse(&error),
@@ -234,33 +299,45 @@ impl Agent<'_> {
                 return;
             }
             Err(Failure::Failed(error)) => return tracing::error!("{error:#}"),
+            Err(Failure::Unread) => return,
         };
         if let Err(error) = self.connection.trace(file.tracing) {
             return tracing::error!("{error}");
         }
         self.served.serve(file.services, &self.connection).await;
+        self.served.expect(names(&file.jobs));
+        self.grace = file.shutdown_timeout;
+        if file.registry != self.registry {
+            tracing::warn!("key `regCenter` was changed: it counts from the next start on");
+        }
         let same = |old: &FileJob, new: &FileJob| old.document == new.document && old.job_type == new.job_type;
         let mut jobs = file.jobs;
-        let running = std::mem::take(&mut self.running);
-        let mut stopped = Vec::new();
-        for (old, handle) in running {
-            if let Some(index) = jobs.iter().position(|new| same(&old, new)) {
-                jobs.remove(index);
-                self.running.push((old, handle));
-            } else {
-                tracing::info!(job = handle.name(), "is no longer in the file as it was: stopped");
-                stopped.push(handle);
+        for (old, handle) in std::mem::take(&mut self.running) {
+            let stopped = matches!(handle.state(), JobState::Stopped(_));
+            match jobs.iter().position(|new| same(&old, new)) {
+                Some(index) if !stopped => {
+                    jobs.remove(index);
+                    self.running.push((old, handle));
+                }
+                // One that an operator has shut down starts again.
+                Some(_) | None if stopped => {}
+                Some(_) | None => {
+                    tracing::info!(job = handle.name(), "is no longer in the file as it was: stopped");
+                    self.stopping.push(handle);
+                }
             }
         }
-        futures_util::future::join_all(stopped.iter().map(|handle| handle.stop_within(self.grace))).await;
-        tracing::info!("read the file again: {} jobs stopped, {} to be started", stopped.len(), jobs.len());
+        let stops = self.stopping.iter().map(|handle| handle.stop_within(self.grace));
+        futures_util::future::join_all(stops).await;
+        let stopped = self.stopping.drain(..).count();
+        tracing::info!("read the file again: {stopped} jobs stopped, {} to be started", jobs.len());
         self.start(jobs).await;
     }
 
     async fn stop(&mut self) {
         self.served.leave();
-        let stops = self.running.iter().map(|(_, handle)| handle.stop_within(self.grace));
-        futures_util::future::join_all(stops).await;
+        let handles = self.running.iter().map(|(_, handle)| handle).chain(&self.stopping);
+        futures_util::future::join_all(handles.map(|handle| handle.stop_within(self.grace))).await;
         self.connection.close().await;
         tracing::info!("stopped");
     }

@@ -38,8 +38,7 @@ pub(crate) fn run(
         Output::Yaml => times.iter().map(|t| format!("- {t}\n")).collect(),
         Output::Table if times.is_empty() => "never\n".to_owned(),
         Output::Table => times.iter().map(|t| format!("{t}\n")).collect(),
-    });
-    Ok(())
+    })
 }
 
 fn time_zone(text: &str) -> Result<TimeZone, String> {

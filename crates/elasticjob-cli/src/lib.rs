@@ -25,6 +25,8 @@ enum Failure {
     Failed(anyhow::Error),
     /// The usage or the configuration is wrong; each line is told as it is.
     Wrong(Vec<String>),
+    /// Who read the output has gone: there is nothing more to do.
+    Unread,
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
@@ -39,7 +41,7 @@ pub fn main() -> ExitCode {
     let runs_jobs = matches!(args.command, Command::Up { .. } | Command::Agent { .. });
     let _log = log::start(args.log_format, args.verbose, runs_jobs);
     match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) | Err(Failure::Unread) => ExitCode::SUCCESS,
         Err(Failure::Failed(error)) => {
             output::tell(&format!("elasticjob: {error:#}"));
             ExitCode::from(1)
@@ -57,6 +59,7 @@ pub fn faults(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Vec<S
         Ok(_) => Vec::new(),
         Err(Failure::Wrong(lines)) => lines,
         Err(Failure::Failed(error)) => vec![error.to_string()],
+        Err(Failure::Unread) => Vec::new(),
     }
 }
 
@@ -64,7 +67,7 @@ fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Command::Up { file } => agent::run(file.as_deref(), args.registry.as_deref()),
         Command::Agent { file } => agent::run(Some(&file), args.registry.as_deref()),
-        Command::Check { file } => agent::check(&file),
+        Command::Check { file } => agent::check(&file, args.output),
         Command::Cron { expression, zone, from, count } => {
             cron::run(&expression, zone.as_deref(), from.as_deref(), count, args.output)
         }
@@ -73,8 +76,9 @@ fn run(args: Args) -> Result<(), Failure> {
         Command::Shard { operation } => operate::shard(&operation, args.registry.as_deref(), args.output),
         Command::Completions { shell } => {
             let mut command = <Args as clap::CommandFactory>::command();
-            clap_complete::generate(shell, &mut command, "elasticjob", &mut std::io::stdout());
-            Ok(())
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut command, "elasticjob", &mut text);
+            output::raw(&String::from_utf8_lossy(&text))
         }
         Command::Man { folder } => man::write(&folder),
     }

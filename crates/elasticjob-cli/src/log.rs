@@ -18,6 +18,9 @@ use crate::output;
 /// The variables of the OpenTelemetry specification that name a collector.
 const COLLECTOR: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
+/// Longest wait for the last spans.
+const FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// The log; what is on its way to a collector is sent when this is dropped.
 pub(crate) struct Log {
     spans: Option<SdkTracerProvider>,
@@ -25,8 +28,14 @@ pub(crate) struct Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        if let Some(Err(error)) = self.spans.take().map(|spans| spans.shutdown()) {
-            output::tell(&format!("elasticjob: the last spans were not sent: {error}"));
+        let Some(spans) = self.spans.take() else { return };
+        // A collector that hangs must not keep the process.
+        let (sender, sent) = std::sync::mpsc::channel();
+        std::thread::spawn(move || drop(sender.send(spans.shutdown())));
+        match sent.recv_timeout(FLUSH_MAX) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => output::tell(&format!("elasticjob: the last spans were not sent: {error}")),
+            Err(_) => output::tell(&format!("elasticjob: the last spans were not sent within {FLUSH_MAX:?}")),
         }
     }
 }

@@ -9,15 +9,41 @@ use serde_json::Value;
 use crate::Failure;
 use crate::args::Output;
 
-/// Prints data. A reader that has gone away, as `head`, ends it quietly.
-pub(crate) fn data(text: &str) {
+/// Prints data. On a terminal what could steer it is shown instead: others wrote it into the registry.
+pub(crate) fn data(text: &str) -> Result<(), Failure> {
+    let steers = std::io::stdout().is_terminal();
+    raw(&if steers { text.split_inclusive('\n').map(printable_line).collect() } else { text.to_owned() })
+}
+
+/// Prints what we have made ourselves. A reader that has gone away, as `head`, ends the command quietly.
+pub(crate) fn raw(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::Unread),
+        Err(error) => Err(anyhow::anyhow!("standard output cannot be written: {error}").into()),
+    }
 }
 
 /// Says something to the user.
 pub(crate) fn tell(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", printable(line));
+}
+
+/// The text with what a terminal would obey (control characters, changes of direction) written out.
+pub(crate) fn printable(text: &str) -> String {
+    let steers = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let shown = |c: char| if steers(c) { c.escape_default().collect() } else { String::from(c) };
+    text.chars().map(shown).collect()
+}
+
+/// The same of a line that keeps its end, and its tabs.
+fn printable_line(line: &str) -> String {
+    let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
+    let parts: Vec<String> = text.split('\t').map(printable).collect();
+    format!("{}{end}", parts.join("\t"))
 }
 
 /// Rows for people and objects for programs: the same data twice, in the same order.
@@ -90,7 +116,7 @@ pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(headings);
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|cell| printable(cell)));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
@@ -99,7 +125,7 @@ pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// Asks for a yes; `--yes` gives it beforehand.
-pub(crate) fn confirm(question: &str, yes: bool) -> Result<bool, Failure> {
+pub(crate) async fn confirm(question: &str, yes: bool) -> Result<bool, Failure> {
     if yes {
         return Ok(true);
     }
@@ -107,10 +133,18 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<bool, Failure> {
         let line = format!("elasticjob: {question} Standard input is no terminal to ask on: say --yes");
         return Err(Failure::Wrong(vec![line]));
     }
-    let mut out = std::io::stderr().lock();
-    let _ = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
+    {
+        let mut out = std::io::stderr().lock();
+        let _ = write!(out, "{} [y/N] ", printable(question)).and_then(|()| out.flush());
+    }
+    // On a thread of its own, which nobody waits for: Ctrl-C ends the question.
+    let (sender, answered) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let mut answer = String::new();
+        let read = std::io::stdin().read_line(&mut answer);
+        let _ = sender.send(read.map(|_| answer));
+    });
+    let answer = answered.await??;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
@@ -138,6 +172,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_would_steer_a_terminal_is_shown() {
+        assert_eq!(printable("a\u{1b}[2Jb\rc\u{9b}d\u{202e}e\u{7f}"), "a\\u{1b}[2Jb\\rc\\u{9b}d\\u{202e}e\\u{7f}");
+        assert_eq!(printable("Grüße, 你好 😀"), "Grüße, 你好 😀");
+        assert_eq!(printable_line("a\tb\r\n"), "a\tb\\r\n");
+        let rows = [vec!["a\nb".to_owned()]];
+        assert_eq!(table(&["JOB"], &rows), "JOB\na\\nb\n", "a row is a line");
+    }
 
     #[test]
     fn a_listing_reads_the_same_in_each_form() {

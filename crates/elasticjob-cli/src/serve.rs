@@ -1,8 +1,10 @@
 //! What an agent serves beside its jobs: the dump service, and metrics with health over HTTP. None of it can keep a job from
 //! running: a port that is taken is told, and the jobs run on.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -11,8 +13,21 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use elasticjob::DumpService;
 use elasticjob::registry::Connection;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::clock;
+
+/// Connections that are served at one time; one more is closed at once.
+const CONNECTIONS_MAX: usize = 64;
+/// From a connection to the end of its one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// After an error of the listener, as when no file handle is left.
+const ACCEPT_RETRY: Duration = Duration::from_millis(500);
 
 /// What is served, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,17 +44,42 @@ pub(crate) struct Served {
     services: Services,
     dump: Option<DumpService>,
     metrics: Option<JoinHandle<()>>,
-    /// Whether the process is on its way out: it is not ready any more.
-    leaving: watch::Sender<bool>,
+    wanted: watch::Sender<Wanted>,
+}
+
+/// What must be for this process to be ready.
+#[derive(Clone, Debug, Default)]
+struct Wanted {
+    /// The jobs of its file, but for those that an operator has shut down.
+    jobs: BTreeSet<String>,
+    /// Whether it is on its way out: it is not ready any more.
+    leaving: bool,
 }
 
 impl Served {
-    /// Serves this from now on; what is the same as before goes on.
+    /// The jobs of the file.
+    pub(crate) fn expect(&self, jobs: impl Iterator<Item = String>) {
+        let jobs = jobs.collect();
+        self.wanted.send_modify(|wanted| wanted.jobs = jobs);
+    }
+
+    /// An operator has shut this one down here.
+    pub(crate) fn rests(&self, job: &str) {
+        self.wanted.send_if_modified(|wanted| wanted.jobs.remove(job));
+    }
+
+    /// The process leaves: whoever sends it work should stop.
+    pub(crate) fn leave(&self) {
+        self.wanted.send_modify(|wanted| wanted.leaving = true);
+    }
+
+    /// Serves this from now on; what is the same as before goes on, and what could not be served is tried again.
     pub(crate) async fn serve(&mut self, services: Services, connection: &Connection) {
         if services.dump != self.services.dump {
             if let Some(service) = self.dump.take() {
                 service.stop().await;
             }
+            self.services.dump = None;
             if let Some(address) = services.dump {
                 self.start_dump(address, connection).await;
             }
@@ -49,11 +89,11 @@ impl Served {
                 task.abort();
                 let _ = task.await; // the port is free then
             }
+            self.services.metrics = None;
             if let Some(address) = services.metrics {
                 self.start_metrics(address, connection).await;
             }
         }
-        self.services = services;
     }
 
     async fn start_dump(&mut self, address: SocketAddr, connection: &Connection) {
@@ -61,42 +101,59 @@ impl Served {
             Ok(service) => {
                 tracing::info!("dumps are served on {}", service.address());
                 self.dump = Some(service);
+                self.services.dump = Some(address);
             }
             Err(error) => tracing::error!("key `dump`: {address} cannot be listened on: {error}; jobs run on"),
         }
     }
 
     async fn start_metrics(&mut self, address: SocketAddr, connection: &Connection) {
-        let state = Arc::new(Shown { connection: connection.clone(), leaving: self.leaving.subscribe() });
-        match tokio::net::TcpListener::bind(address).await {
+        let state = Arc::new(Shown { connection: connection.clone(), wanted: self.wanted.subscribe() });
+        match TcpListener::bind(address).await {
             Ok(listener) => {
                 let bound = listener.local_addr().unwrap_or(address);
                 tracing::info!("metrics and health are served on http://{bound}");
                 self.metrics = Some(tokio::spawn(serve(listener, state)));
+                self.services.metrics = Some(address);
             }
             Err(error) => tracing::error!("key `metrics`: {address} cannot be listened on: {error}; jobs run on"),
         }
-    }
-
-    /// The process leaves: whoever sends it work should stop.
-    pub(crate) fn leave(&self) {
-        self.leaving.send_replace(true);
     }
 }
 
 struct Shown {
     connection: Connection,
-    leaving: watch::Receiver<bool>,
+    wanted: watch::Receiver<Wanted>,
 }
 
-async fn serve(listener: tokio::net::TcpListener, state: Arc<Shown>) {
+/// One request a connection, bounded in number and time: who is slow, or says nothing, costs a place for a while.
+async fn serve(listener: TcpListener, state: Arc<Shown>) {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .with_state(state);
-    if let Err(error) = axum::serve(listener, router).await {
-        tracing::error!("metrics and health are not served any more: {error}");
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    // They end with this task.
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        let Ok((stream, _)) = accepted else {
+            clock::sleep(ACCEPT_RETRY).await;
+            continue;
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        let service = TowerToHyperService::new(router.clone());
+        connections.spawn(async move {
+            let served = http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), service);
+            if let Ok(Err(error)) = tokio::time::timeout(ANSWER_MAX, served).await {
+                tracing::debug!("a request was not answered: {error}");
+            }
+            drop(place);
+        });
     }
 }
 
@@ -107,13 +164,14 @@ async fn metrics(State(shown): State<Arc<Shown>>) -> impl IntoResponse {
 
 /// Ready is who takes part in each of its jobs.
 async fn ready(State(shown): State<Arc<Shown>>) -> impl IntoResponse {
-    let health = shown.connection.health();
+    let (health, wanted) = (shown.connection.health(), shown.wanted.borrow().clone());
     let mut reasons = Vec::new();
-    if *shown.leaving.borrow() {
+    if wanted.leaving {
         reasons.push("leaving".to_owned());
     }
     reasons.extend(health.registry.map(|reason| format!("registry: {reason}")));
-    reasons.extend(health.waiting.iter().map(|job| format!("job `{job}` does not take part yet")));
+    let missing = wanted.jobs.iter().filter(|job| health.jobs.get(*job) != Some(&true));
+    reasons.extend(missing.map(|job| format!("job `{job}` does not take part")));
     match reasons.is_empty() {
         true => (StatusCode::OK, "ready\n".to_owned()),
         false => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", reasons.join("\n"))),

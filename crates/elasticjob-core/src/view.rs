@@ -17,6 +17,15 @@ pub enum Query {
     Children(String),
 }
 
+impl Query {
+    /// The node that it is about.
+    pub fn path(&self) -> &str {
+        match self {
+            Query::Node(path) | Query::Children(path) => path,
+        }
+    }
+}
+
 /// The answer to a [`Query`]; `None` when the node is missing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {

@@ -290,7 +290,7 @@ impl Job {
         };
         let (checked, plugins) = (Arc::clone(&items), Arc::clone(connection.plugins()));
         let check = ConfigCheck(Arc::new(move |config| execute::check(config, &*checked, &plugins)));
-        let executor = Executor::new(items, connection.surroundings(), &identity.id, &name);
+        let executor = Executor::new(items, connection.surroundings(), &identity.id);
         let setup = Setup {
             document: self.description.document,
             class: self.description.class.unwrap_or(class),

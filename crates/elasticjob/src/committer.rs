@@ -32,19 +32,24 @@ pub(crate) struct Commit {
 
 /// Hands transactions to the queue.
 #[derive(Clone, Debug)]
-pub(crate) struct Committer(mpsc::UnboundedSender<Commit>);
+pub(crate) struct Committer {
+    queue: mpsc::UnboundedSender<Commit>,
+    metrics: Arc<Metrics>,
+}
 
 impl Committer {
     /// Starts the queue; it ends with its last handle.
     pub(crate) fn start(registry: Arc<dyn Registry>, metrics: Arc<Metrics>) -> Committer {
         // Unbounded, since a job has at most one commit under way.
         let (sender, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(run(registry, receiver, metrics));
-        Committer(sender)
+        tokio::spawn(run(registry, receiver, Arc::clone(&metrics)));
+        Committer { queue: sender, metrics }
     }
 
     pub(crate) fn submit(&self, commit: Commit) {
-        if let Err(mpsc::error::SendError(commit)) = self.0.send(commit) {
+        self.metrics.commit_queue.fetch_add(1, Ordering::Relaxed);
+        if let Err(mpsc::error::SendError(commit)) = self.queue.send(commit) {
+            self.metrics.commit_queue.fetch_sub(1, Ordering::Relaxed);
             (commit.done)(Outcome::Unknown);
         }
     }
@@ -54,7 +59,6 @@ async fn run(registry: Arc<dyn Registry>, mut queue: mpsc::UnboundedReceiver<Com
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut next: Option<Commit> = None;
     loop {
-        metrics.commit_queue.store(queue.len(), Ordering::Relaxed);
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         let Some(first) = (match next.take() {
             Some(first) => Some(first),
@@ -74,6 +78,7 @@ async fn run(registry: Arc<dyn Registry>, mut queue: mpsc::UnboundedReceiver<Com
             }
             batch.push(commit);
         }
+        metrics.commit_queue.fetch_sub(batch.len(), Ordering::Relaxed);
         let registry = Arc::clone(&registry);
         tokio::spawn(async move {
             carry_out(&*registry, batch).await;

@@ -114,7 +114,7 @@ impl Connection {
             Link::Down(reason) => Some(reason.clone()),
             Link::Closed => Some("the connection is closed".to_owned()),
         };
-        Health { registry, waiting: self.0.surroundings.metrics.waiting() }
+        Health { registry, jobs: self.0.surroundings.metrics.parts() }
     }
 
     pub(crate) fn surroundings(&self) -> execute::Surroundings {

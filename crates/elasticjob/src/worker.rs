@@ -195,10 +195,11 @@ impl Task {
             if received == 0 {
                 return;
             }
-            self.metrics.worker_queue.store(messages.len(), Ordering::Relaxed);
+            self.metrics.worker_queue.store(batch.len() + messages.len(), Ordering::Relaxed);
             for message in batch.drain(..) {
                 self.take(message);
             }
+            self.metrics.worker_queue.store(messages.len(), Ordering::Relaxed);
             let now = clock::now();
             while let Some(job) = self.timers.due(now) {
                 self.input(job, Input::Woke);
@@ -276,6 +277,7 @@ impl Task {
         }
         let machine = JobMachine::new(start.setup, Arc::clone(&self.surroundings));
         let job = self.slots.len();
+        self.metrics.started(&name, start.executor.meter());
         self.slots.push(Some(Slot::new(name.clone(), machine, start.executor, start.state)));
         self.names.insert(name, job);
         let _ = start.answer.send(Ok(()));

@@ -154,7 +154,10 @@ async fn a_stream_ends_with_its_session_and_when_the_job_leaves() {
     // finds nobody.
     let mut again = false;
     while !again {
-        handle.execute().await.expect("a trigger");
+        match handle.execute().await {
+            Ok(()) | Err(Error::Refused { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
         let moment = tokio::time::Instant::now() + Duration::from_millis(300);
         while let Ok(Some(did)) = tokio::time::timeout_at(moment, done.recv()).await {
             let (Did::Fetched(due) | Did::Processed(due)) = did;

@@ -352,3 +352,116 @@ fn what_cannot_be_undone_is_asked_on_a_terminal() {
     assert!(code == Some(0) && told.contains("+cron: 0/3 * * * * ?"), "{told}");
     assert!(text(&output(&["job", "config", "hello"], folder.path()).stdout).contains("0/3"));
 }
+
+#[test]
+fn who_watches_a_file_holds_nobody_up_and_sees_agents_come_and_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut agent = up(folder.path(), "log");
+    eventually("both jobs run", PATIENCE, || agent.log().contains("it is ").then_some(()));
+    let mut watching = command();
+    watching.args(["job", "list", "--watch", "--output", "json"]).current_dir(folder.path());
+    let watching = Process::start(watching, &folder.path().join("watched"));
+    let says = |status: &str| {
+        let part = format!(r#""jobName":"hello","status":"{status}""#);
+        eventually(&part, PATIENCE, || watching.log().lines().last().filter(|l| l.contains(&part)).map(drop));
+    };
+    says("OK");
+    agent.signal("INT");
+    assert_eq!(agent.wait(PATIENCE).code(), Some(0));
+    says("CRASHED");
+    let again = up(folder.path(), "log2");
+    eventually("it runs again", PATIENCE, || again.log().contains("hello from item").then_some(()));
+    says("OK");
+}
+
+#[test]
+fn what_others_wrote_does_not_steer_a_terminal_and_a_reader_may_go_away() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let file = format!("embedded:{}", folder.path().join("elasticjob.db").display());
+        let connection = elasticjob::registry::connect(&file).await.expect("a file");
+        let job = elasticjob::ScheduleJob::new("odd", 1).cron("0 0 0 1 1 ?").description("a\u{202e}[2Jb\nc\rd");
+        let job = job.simple(|_| async { Ok(()) }).start(&connection).await.expect("starts");
+        job.stop().await;
+        connection.close().await;
+    });
+    drop(runtime); // nobody holds the file any more
+    let list = text(&output(&["job", "list"], folder.path()).stdout);
+    assert!(list.lines().count() == 2 && list.contains("a\\u{202e}[2Jb\\nc\\rd"), "{list:?}");
+    let binary = command().get_program().to_string_lossy().into_owned();
+    let shell = |line: &str| {
+        let found = std::process::Command::new("sh").args(["-c", line]).current_dir(folder.path()).output();
+        let found = found.expect("a shell");
+        (text(&found.stdout), text(&found.stderr))
+    };
+    // On a terminal the raw text of a configuration cannot steer it either; into a file it goes as it is.
+    let (shown, _) = shell(&format!("script -qefc '{binary} job config odd' /dev/null"));
+    assert!(shown.contains("jobName: odd") && !shown.contains('\u{202e}'), "{shown:?}");
+    assert!(text(&output(&["job", "config", "odd"], folder.path()).stdout).contains('\u{202e}'));
+    let (_, told) = shell(&format!("( {binary} completions zsh; echo code $? >&2 ) | true"));
+    assert_eq!(told, "code 0\n", "who reads no more is no error");
+    let (_, told) = shell(&format!("{binary} job config odd > /dev/full; echo code $? >&2"));
+    assert!(told.contains("standard output cannot be written") && told.contains("code 1"), "{told}");
+}
+
+#[test]
+fn ctrl_c_ends_a_question() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let agent = up(folder.path(), "log");
+    eventually("both jobs run", PATIENCE, || agent.log().contains("it is ").then_some(()));
+    let binary = command().get_program().to_string_lossy().into_owned();
+    // It tells its own pid, so that the signal goes to it alone.
+    let script = folder.path().join("ask.sh");
+    std::fs::write(&script, format!("echo \"pid $$ end\"\nexec {binary} job remove tick\n")).expect("a script");
+    let asked = folder.path().join("asked");
+    let mut asking = std::process::Command::new("script")
+        .args(["-qefc", &format!("sh {}", script.display()), "/dev/null"])
+        .current_dir(folder.path())
+        .stdin(std::process::Stdio::piped()) // somebody is there, and does not answer
+        .stdout(std::fs::File::create(&asked).expect("a file"))
+        .spawn()
+        .expect("a terminal");
+    let pid = eventually("the question", PATIENCE, || {
+        let log = std::fs::read_to_string(&asked).ok()?;
+        let pid = log.split("pid ").nth(1)?.split(' ').next()?.parse::<u32>().ok()?;
+        log.contains("[y/N]").then_some(pid)
+    });
+    let sent = std::process::Command::new("kill").args(["-INT", &pid.to_string()]).status().expect("kill");
+    assert!(sent.success());
+    let status = eventually("it ends", PATIENCE, || asking.try_wait().expect("a child"));
+    assert_eq!(status.code(), Some(1));
+    assert!(text(&output(&["job", "list"], folder.path()).stdout).contains("tick"));
+}
+
+#[test]
+fn many_are_checked_before_the_first_is_changed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let agent = up(folder.path(), "log");
+    eventually("both jobs run", PATIENCE, || agent.log().contains("it is ").then_some(()));
+    let before = text(&output(&["job", "list", "--output", "json"], folder.path()).stdout);
+    for arguments in [
+        vec!["job", "disable", "tick", "none"],
+        vec!["job", "shutdown", "tick", "none"],
+        vec!["job", "trigger", "tick", "none"],
+        vec!["job", "remove", "tick", "none", "--yes"],
+        vec!["job", "remove", "none"],
+        vec!["job", "disable", "tick", "--server", "10.9.9.9"],
+        vec!["shard", "disable", "hello", "0", "99"],
+        vec!["server", "disable", "10.9.9.9"],
+        vec!["job", "show", "../hello"],
+        vec!["job", "explain", ""],
+    ] {
+        let found = output(&arguments, folder.path());
+        let told = text(&found.stderr);
+        assert_eq!(found.status.code(), Some(1), "{arguments:?}: {told}");
+        assert_eq!(text(&found.stdout), "", "{arguments:?}");
+        assert!(told.contains("there is no ") || told.contains("has no item 99"), "{arguments:?}: {told}");
+        let items = text(&output(&["shard", "list", "hello"], folder.path()).stdout);
+        assert!(!items.contains("DISABLED"), "{arguments:?}: {items}");
+    }
+    assert_eq!(text(&output(&["job", "list", "--output", "json"], folder.path()).stdout), before);
+    let config = text(&output(&["job", "config", "tick", "--output", "json"], folder.path()).stdout);
+    let config: serde_json::Value = serde_json::from_str(&config).expect("JSON");
+    assert_eq!((&config["shardingTotalCount"], &config["misfire"]), (&1.into(), &true.into()));
+}

@@ -94,7 +94,10 @@ fn what_operators_and_users_do_is_named_on_a_running_agent() {
     let mut process = place.agent("0");
     place.explains(&[]);
     let told = place.command(&["job", "explain", "shared-job"]);
-    assert!(told.lines().any(|line| line.starts_with("last firing") && line.contains("begun by [0, 1]")), "{told}");
+    assert!(
+        told.lines().any(|line| line.starts_with("last firing") && line.contains("accounted for by [0, 1]")),
+        "{told}"
+    );
 
     let server = place.command(&["server", "list", "--output", "json"]);
     let server: serde_json::Value = serde_json::from_str(&server).expect("JSON");
@@ -158,8 +161,8 @@ fn clocks_that_are_off_are_named_ahead_and_behind() {
         place.explains(&["clocks"]);
         let told = place.command(&["job", "explain", "shared-job"]);
         assert!(
-            told.contains(&format!("is 59 min {word} the registry's clock"))
-                || told.contains(&format!("is 60 min {word} the registry's clock")),
+            told.contains(&format!("was 59 min {word} the registry's clock"))
+                || told.contains(&format!("was 60 min {word} the registry's clock")),
             "{told}"
         );
     }
@@ -182,7 +185,8 @@ fn what_instances_would_mend_is_named_while_it_is_there() {
         });
     };
     let id = "10.0.0.1@-@7";
-    let config = "cron: 0 0 0 1 1 ?\njobName: shared-job\nmonitorExecution: true\nshardingTotalCount: 2\n";
+    let config =
+        "cron: 0 0 0 1 1 ?\njobName: shared-job\nmisfire: true\nmonitorExecution: true\nshardingTotalCount: 2\n";
     let job = |path: &str| format!("/shared-job{path}");
     let mut ops: Vec<Op> = [
         ("", "SCRIPT"),

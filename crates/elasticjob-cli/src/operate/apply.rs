@@ -53,11 +53,11 @@ pub(super) async fn run(
         listing
             .push(Vec::new(), json!({"jobName": change.job, "changed": !change.is_empty(), "difference": difference}));
         if format == Output::Table {
-            output::data(&difference);
+            output::data(&difference)?;
         }
     }
     if format != Output::Table {
-        output::data(&listing.text(format));
+        output::data(&listing.text(format))?;
     }
     let changed: Vec<&Change> = changes.iter().filter(|change| !change.is_empty()).collect();
     if changed.is_empty() {
@@ -65,7 +65,7 @@ pub(super) async fn run(
         return Ok(());
     }
     let names: Vec<&str> = changed.iter().map(|change| change.job.as_str()).collect();
-    if !output::confirm(&format!("Change the configuration of {}?", names.join(", ")), yes)? {
+    if !output::confirm(&format!("Change the configuration of {}?", names.join(", ")), yes).await? {
         return Err(anyhow::anyhow!("nothing was changed").into());
     }
     for change in changed {

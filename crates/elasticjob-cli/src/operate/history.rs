@@ -48,7 +48,7 @@ pub(super) async fn run(operate: &Operate, job: &str, wanted: Wanted, format: Ou
     for entry in &history.entries {
         listing.push(row(entry), object(entry));
     }
-    output::data(&listing.text(format));
+    output::data(&listing.text(format))?;
     if history.entries.is_empty() {
         output::tell(&format!("no such run of `{job}` in {}", history.from));
     }

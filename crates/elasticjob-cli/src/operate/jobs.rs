@@ -1,6 +1,7 @@
 //! `elasticjob job …`.
 
 use elasticjob::{Explained, JobBrief, Operate, OperateError, Scope};
+use elasticjob_core::wire::yaml::{self, Typed, Yaml};
 use serde_json::{Map, Value, json};
 
 use super::{Attached, explained, linked, shards};
@@ -11,17 +12,44 @@ use crate::output::{self, Listing};
 pub(super) async fn run(operate: &Operate, operation: &JobOperation, format: Output) -> Result<(), Failure> {
     match operation {
         JobOperation::List { server, .. } => output::data(&list(operate, server.as_deref(), format).await?),
-        JobOperation::Show { name } => show(operate, name, format).await?,
-        JobOperation::Config { name } => output::data(&operate.config(name).await?.text),
-        JobOperation::Trigger { names } => each(names, async |name| operate.trigger(name).await).await?,
-        JobOperation::Disable(jobs) => on(jobs, async |scope| operate.disable(scope).await).await?,
-        JobOperation::Enable(jobs) => on(jobs, async |scope| operate.enable(scope).await).await?,
-        JobOperation::Shutdown(jobs) => on(jobs, async |scope| operate.shutdown(scope).await).await?,
-        JobOperation::Remove { jobs, keep_config, yes } => remove(operate, jobs, *keep_config, *yes).await?,
+        JobOperation::Show { name } => show(operate, name, format).await,
+        JobOperation::Config { name } => output::data(&config(&operate.config(name).await?.text, format)?),
+        JobOperation::Trigger { names } => {
+            for name in names {
+                operate.check(Scope::Job(name)).await?;
+            }
+            each(names, async |name| operate.trigger(name).await).await
+        }
+        JobOperation::Disable(jobs) => on(operate, jobs, async |scope| operate.disable(scope).await).await,
+        JobOperation::Enable(jobs) => on(operate, jobs, async |scope| operate.enable(scope).await).await,
+        JobOperation::Shutdown(jobs) => on(operate, jobs, async |scope| operate.shutdown(scope).await).await,
+        JobOperation::Remove { jobs, keep_config, yes } => remove(operate, jobs, *keep_config, *yes).await,
         JobOperation::Dump { name, .. } => output::data(&operate.dump(name).await?),
-        JobOperation::Apply { .. } | JobOperation::History { .. } | JobOperation::Explain { .. } => {}
+        JobOperation::Apply { .. } | JobOperation::History { .. } | JobOperation::Explain { .. } => Ok(()),
     }
-    Ok(())
+}
+
+/// The stored text; as JSON, with Java's keys, where that is asked for.
+fn config(text: &str, format: Output) -> Result<String, Failure> {
+    if format != Output::Json {
+        return Ok(text.to_owned());
+    }
+    Ok(format!("{}\n", json_of(&yaml::parse(text)?)))
+}
+
+/// A YAML value with the types that Java gives it.
+fn json_of(value: &Yaml) -> Value {
+    match &value.value {
+        yaml::Value::List(members) => members.iter().map(json_of).collect(),
+        yaml::Value::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), json_of(&entry.value))).collect(),
+        yaml::Value::Scalar { text, .. } => match value.typed() {
+            Some(Typed::Null) => Value::Null,
+            Some(Typed::Bool(flag)) => json!(flag),
+            Some(Typed::Int(number)) => json!(number),
+            Some(Typed::Float(number)) => json!(number),
+            Some(Typed::Date | Typed::Text) | None => json!(text),
+        },
+    }
 }
 
 /// The same for each job; what fails for one is told at the end, and the others are done.
@@ -40,34 +68,47 @@ async fn each(names: &[String], operation: impl AsyncFn(&str) -> Result<(), Oper
     }
 }
 
-async fn on(jobs: &Jobs, operation: impl AsyncFn(Scope<'_>) -> Result<(), OperateError>) -> Result<(), Failure> {
-    let scoped = async |name: &str| match &jobs.server {
-        Some(server) => operation(Scope::JobOnServer(name, server)).await,
-        None => operation(Scope::Job(name)).await,
-    };
-    each(&jobs.names, scoped).await
+/// What is not there is told before anything is changed.
+async fn on(
+    operate: &Operate,
+    jobs: &Jobs,
+    operation: impl AsyncFn(Scope<'_>) -> Result<(), OperateError>,
+) -> Result<(), Failure> {
+    for name in &jobs.names {
+        operate.check(jobs.scope(name)).await?;
+    }
+    each(&jobs.names, async |name| operation(jobs.scope(name)).await).await
+}
+
+impl Jobs {
+    fn scope<'a>(&'a self, name: &'a str) -> Scope<'a> {
+        match &self.server {
+            Some(server) => Scope::JobOnServer(name, server),
+            None => Scope::Job(name),
+        }
+    }
 }
 
 async fn remove(operate: &Operate, jobs: &Jobs, keep_config: bool, yes: bool) -> Result<(), Failure> {
     let names = jobs.names.join(", ");
+    let wholly = !keep_config && jobs.server.is_none();
+    for name in &jobs.names {
+        match wholly {
+            true => operate.check_removable(name).await?,
+            false => operate.check(jobs.scope(name)).await?,
+        }
+    }
     let question = match (&jobs.server, keep_config) {
         (Some(server), _) => format!("Remove server {server} from {names}, and shut down what runs there?"),
         (None, true) => format!("Remove all instances and servers of {names}?"),
         (None, false) => format!("Remove {names} with configuration and all marks, and shut down what runs?"),
     };
-    // What is not there is told before anything is asked.
-    for name in &jobs.names {
-        if !keep_config && jobs.server.is_none() {
-            continue; // also one without configuration can be removed
-        }
-        operate.config(name).await?;
-    }
-    if !output::confirm(&question, yes)? {
+    if !output::confirm(&question, yes).await? {
         return Err(anyhow::anyhow!("nothing was removed").into());
     }
-    match keep_config || jobs.server.is_some() {
-        true => on(jobs, async |scope| operate.remove(scope).await).await,
-        false => each(&jobs.names, async |name| operate.remove_job(name).await).await,
+    match wholly {
+        true => each(&jobs.names, async |name| operate.remove_job(name).await).await,
+        false => on(operate, jobs, async |scope| operate.remove(scope).await).await,
     }
 }
 
@@ -124,14 +165,12 @@ async fn show(operate: &Operate, name: &str, format: Output) -> Result<(), Failu
     let items = shards::listing(operate.items(name).await?);
     let mut object = brief(&job);
     if format == Output::Table {
-        output::data(&format!("{}\n{}", output::object(&object, format), items.table()));
-        return Ok(());
+        return output::data(&format!("{}\n{}", output::object(&object, format), items.table()));
     }
     if let Value::Object(entries) = &mut object {
         entries.insert("items".into(), Value::Array(items.into_objects()));
     }
-    output::data(&output::object(&object, format));
-    Ok(())
+    output::data(&output::object(&object, format))
 }
 
 /// Asks a running process.
@@ -142,8 +181,7 @@ pub(super) fn dump_from(name: &str, from: &str) -> Result<(), Failure> {
         return Err(Failure::Wrong(vec![line]));
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    output::data(&runtime.block_on(elasticjob::dump_from(host.trim_matches(['[', ']']), port, name))?);
-    Ok(())
+    output::data(&runtime.block_on(elasticjob::dump_from(host.trim_matches(['[', ']']), port, name))?)
 }
 
 /// Every check, then what they come to. A registry that does not answer is the first cause, and the operation failed.
@@ -153,7 +191,7 @@ pub(super) async fn explain(registry: Attached, name: &str, format: Output) -> R
         Err(Failure::Failed(error)) => Explained::without_registry(&format!("{error:#}")),
         Err(wrong) => return Err(wrong),
     };
-    output::data(&explained(&found).text(format));
+    output::data(&explained(&found).text(format))?;
     let causes: Vec<&str> = found.causes().map(|cause| cause.name.word()).collect();
     match (causes.as_slice(), found.next) {
         (["registry"], _) => Err(anyhow::anyhow!("the registry does not answer").into()),

@@ -35,13 +35,11 @@ pub(crate) fn job(operation: &JobOperation, registry: Option<&str>, format: Outp
     if let JobOperation::Dump { name, from: Some(from) } = operation {
         return jobs::dump_from(name, from);
     }
-    let endless = matches!(operation, JobOperation::List { watch: true, .. });
-    let done = run(registry, async |registry| match (operation, apply, wanted) {
+    if let JobOperation::List { server, watch: true } = operation {
+        return watch::run(&address(registry), server.as_deref(), format);
+    }
+    run(registry, async |registry| match (operation, apply, wanted) {
         (JobOperation::Explain { name }, ..) => jobs::explain(registry, name, format).await,
-        (JobOperation::List { server, watch: true }, ..) => {
-            let registry = linked(registry).await?;
-            watch::list(&registry, server.as_deref(), format).await
-        }
         (JobOperation::Apply { yes, .. }, Some(documents), _) => {
             apply::run(&operate(registry).await?, documents, *yes, format).await
         }
@@ -49,15 +47,13 @@ pub(crate) fn job(operation: &JobOperation, registry: Option<&str>, format: Outp
             history::run(&operate(registry).await?, name, wanted, format).await
         }
         _ => jobs::run(&operate(registry).await?, operation, format).await,
-    });
-    // What goes on until somebody interrupts it has done its work.
-    if endless && matches!(&done, Err(Failure::Failed(error)) if error.is::<Interrupted>()) { Ok(()) } else { done }
+    })
 }
 
-/// Ctrl-C came before the end.
-#[derive(Debug, thiserror::Error)]
-#[error("interrupted")]
-struct Interrupted;
+/// With the digest, which comes from the environment.
+fn address(registry: Option<&str>) -> String {
+    crate::agent::with_digest(registry.unwrap_or(DEFAULT_REGISTRY))
+}
 
 pub(crate) fn server(operation: &ServerOperation, registry: Option<&str>, format: Output) -> Result<(), Failure> {
     run(registry, async |registry| servers::run(&operate(registry).await?, operation, format).await)
@@ -74,24 +70,28 @@ type Attached = Result<Arc<dyn Registry>, Error>;
 fn run(address: Option<&str>, work: impl AsyncFnOnce(Attached) -> Result<(), Failure>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
-        let address = crate::agent::with_digest(address.unwrap_or(DEFAULT_REGISTRY));
-        let registry = match elasticjob::registry::attach(&address).await {
-            Err(error @ (Error::Address { .. } | Error::Setting { .. })) => {
-                return Err(Failure::Wrong(vec![format!("elasticjob: --registry: {error}")]));
-            }
-            registry => registry,
-        };
+        let registry = attach(&self::address(address)).await?;
         let attached = registry.clone();
         let done = work(registry).boxed_local();
         let done = tokio::select! {
             done = done => done,
-            _ = tokio::signal::ctrl_c() => Err(Interrupted.into()),
+            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted").into()),
         };
         if let Ok(registry) = attached {
             registry.close().await;
         }
         done
     })
+}
+
+/// A wrong address is wrong usage.
+async fn attach(address: &str) -> Result<Attached, Failure> {
+    match elasticjob::registry::attach(address).await {
+        Err(error @ (Error::Address { .. } | Error::Setting { .. })) => {
+            Err(Failure::Wrong(vec![format!("elasticjob: --registry: {error}")]))
+        }
+        registry => Ok(registry),
+    }
 }
 
 async fn operate(registry: Attached) -> Result<Operate, Failure> {

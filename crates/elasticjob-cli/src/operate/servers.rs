@@ -10,7 +10,7 @@ use crate::output::{self, Listing};
 
 pub(super) async fn run(operate: &Operate, operation: &ServerOperation, format: Output) -> Result<(), Failure> {
     match operation {
-        ServerOperation::List => output::data(&listing(operate, None).await?.text(format)),
+        ServerOperation::List => output::data(&listing(operate, None).await?.text(format))?,
         ServerOperation::Show { ip } => show(operate, ip, format).await?,
         ServerOperation::Disable { ip } => operate.disable(Scope::Server(ip)).await?,
         ServerOperation::Enable { ip } => operate.enable(Scope::Server(ip)).await?,
@@ -18,7 +18,7 @@ pub(super) async fn run(operate: &Operate, operation: &ServerOperation, format: 
         ServerOperation::Remove { ip, yes } => {
             let jobs = operate.jobs_of(ip).await?.len();
             let question = format!("Remove server {ip} from {jobs} jobs, and shut down what runs there?");
-            if !output::confirm(&question, *yes)? {
+            if !output::confirm(&question, *yes).await? {
                 return Err(anyhow::anyhow!("nothing was removed").into());
             }
             operate.remove(Scope::Server(ip)).await?;
@@ -52,14 +52,12 @@ async fn show(operate: &Operate, ip: &str, format: Output) -> Result<(), Failure
     let jobs = on_server(operate.jobs_on_server(ip).await?);
     let found = listing(operate, Some(ip)).await?;
     if format == Output::Table {
-        output::data(&format!("{}\n{}", found.table(), jobs.table()));
-        return Ok(());
+        return output::data(&format!("{}\n{}", found.table(), jobs.table()));
     }
     let unknown = || OperateError::UnknownServer { job: None, server: ip.to_owned() };
     let mut object = found.into_objects().pop().ok_or_else(unknown)?;
     if let Value::Object(entries) = &mut object {
         entries.insert("jobs".into(), Value::Array(jobs.into_objects()));
     }
-    output::data(&output::object(&object, format));
-    Ok(())
+    output::data(&output::object(&object, format))
 }

@@ -9,17 +9,9 @@ use crate::output::{self, Listing};
 
 pub(super) async fn run(operate: &Operate, operation: &ShardOperation, format: Output) -> Result<(), Failure> {
     match operation {
-        ShardOperation::List { name } => output::data(&listing(operate.items(name).await?).text(format)),
-        ShardOperation::Disable(Items { name, items }) => {
-            for item in items {
-                operate.disable_item(name, *item).await?;
-            }
-        }
-        ShardOperation::Enable(Items { name, items }) => {
-            for item in items {
-                operate.enable_item(name, *item).await?;
-            }
-        }
+        ShardOperation::List { name } => output::data(&listing(operate.items(name).await?).text(format))?,
+        ShardOperation::Disable(Items { name, items }) => operate.disable_items(name, items).await?,
+        ShardOperation::Enable(Items { name, items }) => operate.enable_items(name, items).await?,
     }
     Ok(())
 }

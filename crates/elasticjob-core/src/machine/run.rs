@@ -22,7 +22,7 @@ impl JobMachine {
         self.begins += 1;
         let run = RunId(self.begins);
         let (instance, session) = (self.id().to_owned(), self.session_id());
-        let ledger = Ledger { due, instance, session, begin: self.begins, at: now };
+        let ledger = Ledger { due, instance, session, begin: self.begins, at: Some(now) };
         let mut plan = Begun { run, due, source, items: Vec::new(), spans: Vec::new(), ops: Vec::new() };
         for item in items.into_iter().take(limits::ITEMS_PER_COMMIT) {
             let start = plan.ops.len();

@@ -33,6 +33,15 @@ impl JobMachine {
             return false; // the stored one is broken: said already, and looked at again when it is written
         };
         let wrote = (!ops.is_empty()).then(|| effective.to_yaml());
+        // Whether the server is enabled follows from the configuration: an operator who disables the job at this moment is not
+        // overrun.
+        ops.extend(
+            self.view
+                .config
+                .as_ref()
+                .filter(|_| wrote.is_none())
+                .map(|node| Op::check(self.path.config(), node.version)),
+        );
         if !self.setup.one_off && effective.cron.as_deref().unwrap_or_default().is_empty() {
             if self.has_joined {
                 return false; // said already

@@ -15,12 +15,21 @@ use crate::cron::Cron;
 use crate::time::Timestamp;
 use crate::tree::Node;
 use crate::view::ServerState;
-use crate::wire::{Claim, Ledger};
+use crate::wire::{Claim, Ledger, parse_instance};
 
 /// A clock that is further off than this is told, where `maxTimeDiffSeconds` sets no bound: below, a slow commit looks alike.
 const CLOCK_LIMIT: Duration = Duration::from_secs(5);
-/// A firing that nobody has begun is told so long after it was due.
-const OVERDUE_AFTER: Duration = Duration::from_secs(10);
+/// A clock that is behind is told by one word alone only beyond this, since no commit takes longer.
+const COMMIT_MAX: Duration = Duration::from_secs(60);
+/// What an instance said of its time longer ago is out of date.
+const WORD_AGE_MAX: Duration = Duration::from_secs(600);
+/// A firing that nobody has begun is told so long after it was due: who asks has a clock of his own.
+const OVERDUE_AFTER: Duration = Duration::from_secs(60);
+/// Two firings in a row that nobody has begun within this are a cause. Where firings are rarer, an item that was enabled
+/// lately looks alike until its next one, so that it is a note.
+const OVERDUE_WITHIN: Duration = Duration::from_secs(600);
+/// A run is longer than its period only when it goes on so long behind a firing, by the clock of who asks.
+const SKIPPED_AFTER: Duration = Duration::from_secs(10);
 /// How far back the latest firing is searched: beyond the longest distance of yearly ones.
 const LOOK_BACK_MAX: Duration = Duration::from_secs(5 * 366 * 86_400);
 
@@ -263,39 +272,52 @@ impl Look<'_> {
     fn instances(&mut self) {
         let view = &self.picture.view;
         if view.instances.is_empty() {
-            let evidence = "no process runs this job: start an agent whose file has it";
+            let evidence = "no process runs this job: start an agent whose file has it, or have it read its file again";
             return self.push(CheckName::Instances, Verdict::Cause, evidence);
         }
         let evidence = joined(view.instances.keys());
         self.push(CheckName::Instances, Verdict::Fine, evidence);
     }
 
+    /// Servers decide by the instances that they have: a disabled one without any keeps nothing from running.
     fn servers(&mut self) {
         if self.skip(CheckName::Servers, &[CheckName::Job, CheckName::Instances]) {
             return;
         }
         let view = &self.picture.view;
-        let mut states: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for ip in view.servers.keys() {
-            match view.server(ip) {
-                Some(ServerState::Enabled) | None => {}
-                Some(ServerState::Disabled) => states.entry("disabled").or_default().push(ip.clone()),
-                Some(ServerState::Garbled) => {
-                    states.entry("neither ENABLED nor DISABLED").or_default().push(ip.clone())
-                }
+        let state = |ip: &str| match view.server(ip) {
+            Some(ServerState::Enabled) => "enabled",
+            Some(ServerState::Disabled) => "disabled",
+            Some(ServerState::Garbled) => "neither ENABLED nor DISABLED",
+            None => "without a node",
+        };
+        let mut states: BTreeMap<String, &str> = BTreeMap::new();
+        for (id, node) in &view.instances {
+            match parse_instance(&node.data) {
+                Some(instance) => drop(states.insert(instance.server_ip.clone(), state(&instance.server_ip))),
+                None => drop(states.insert(format!("the node of instance {id}"), "unreadable")),
             }
         }
-        let told: Vec<String> = states.iter().map(|(state, ips)| format!("{} {state}", ips.join(", "))).collect();
-        let available = view.available();
-        let (verdict, evidence) = match (available.is_empty(), told.is_empty()) {
-            (true, true) => (Verdict::Cause, "no server node of a live instance: its process wrote none".to_owned()),
-            (true, false) => (Verdict::Cause, format!("{}: `elasticjob server enable` undoes it", told.join("; "))),
-            (false, true) => (Verdict::Fine, format!("{} enabled", joined(view.servers.keys()))),
-            (false, false) => {
-                (Verdict::Note, format!("{}; {} may run its items", told.join("; "), joined(available.iter())))
-            }
+        let resting = view.servers.keys().filter(|ip| view.server(ip) == Some(ServerState::Disabled));
+        let resting: Vec<&String> = resting.filter(|ip| !states.contains_key(*ip)).collect();
+        let (fine, wrong): (Vec<_>, Vec<_>) = states.iter().partition(|(_, state)| **state == "enabled");
+        let told = |states: &[(&String, &&str)]| -> String {
+            states.iter().map(|(ip, state)| format!("{ip} {state}")).collect::<Vec<_>>().join(", ")
         };
-        self.push(CheckName::Servers, verdict, evidence);
+        let cure = if wrong.iter().any(|(_, state)| **state == "disabled") {
+            ": `elasticjob server enable` undoes it"
+        } else {
+            ""
+        };
+        if fine.is_empty() {
+            return self.push(CheckName::Servers, Verdict::Cause, format!("{}{cure}", told(&wrong)));
+        }
+        let mut parts = vec![told(&fine)];
+        parts.extend((!wrong.is_empty()).then(|| format!("{}{cure}", told(&wrong))));
+        let others = joined(resting.into_iter());
+        parts.extend((!others.is_empty()).then(|| format!("{others} disabled, without an instance")));
+        let verdict = if wrong.is_empty() { Verdict::Fine } else { Verdict::Note };
+        self.push(CheckName::Servers, verdict, parts.join("; "));
     }
 
     fn leader(&mut self) {
@@ -328,12 +350,12 @@ impl Look<'_> {
                 Some(_) => orphaned.push(*item),
             }
         }
-        let asked = self.picture.view.necessary.as_ref();
-        let asked = asked.map(|node| format!("to be divided anew since {}", self.ago(node.created)));
+        let asked = self.picture.view.necessary.as_ref().map(|node| node.created);
+        let since = asked.map(|since| format!("to be divided anew since {}", self.ago(since)));
         if unowned.is_empty() && orphaned.is_empty() {
             let mut told: Vec<String> = owners.iter().map(|(id, items)| format!("{items:?} on {id}")).collect();
             let verdict = if asked.is_some() { Verdict::Note } else { Verdict::Fine };
-            told.extend(asked);
+            told.extend(since);
             return self.push(CheckName::Items, verdict, told.join("; "));
         }
         let mut told = Vec::new();
@@ -343,13 +365,24 @@ impl Look<'_> {
         if !orphaned.is_empty() {
             told.push(format!("{orphaned:?} belong to instances that are not there"));
         }
-        told.extend(asked);
-        self.push(CheckName::Items, Verdict::Cause, told.join("; "));
+        told.extend(since);
+        // A leader of Java divides when the job fires, or is triggered, and not before.
+        let fired = asked.is_none_or(|asked| self.latest(SKIPPED_AFTER).is_some_and(|due| due > asked));
+        if !fired {
+            told.push("which a leader of Java does at the next firing".into());
+        }
+        self.push(CheckName::Items, if fired { Verdict::Cause } else { Verdict::Note }, told.join("; "));
+    }
+
+    /// The items of the job with that mark; what is left of items that it has no more keeps nothing from running.
+    fn marked(&self, mark: impl Fn(&ItemView) -> bool) -> Vec<u32> {
+        let total = self.config.map_or(u32::MAX, |config| config.sharding_total_count);
+        let items = self.picture.items.iter().filter(|(item, nodes)| **item < total && mark(nodes));
+        items.map(|(item, _)| *item).collect()
     }
 
     fn disabled_items(&mut self) {
-        let disabled: Vec<u32> =
-            self.picture.items.iter().filter(|(_, nodes)| nodes.disabled.is_some()).map(|(item, _)| *item).collect();
+        let disabled = self.marked(|nodes| nodes.disabled.is_some());
         if disabled.is_empty() {
             return self.push(CheckName::DisabledItems, Verdict::Fine, "none");
         }
@@ -357,41 +390,58 @@ impl Look<'_> {
         self.push(CheckName::DisabledItems, Verdict::Cause, evidence);
     }
 
-    /// The newest word of each live instance on its own time, beside the registry's time of that word. A write takes time, so
-    /// that a clock that is right looks a little slow.
-    fn clocks(&mut self) {
-        if self.skip(CheckName::Clocks, &[CheckName::Instances]) {
-            return;
-        }
-        let mut words: BTreeMap<String, (i64, Timestamp, Timestamp)> = BTreeMap::new();
-        let mut hear = |instance: String, at: Timestamp, zxid: i64, registry: Timestamp| {
-            let newest = words.entry(instance).or_insert((i64::MIN, at, registry));
-            if newest.0 < zxid {
-                *newest = (zxid, at, registry);
+    /// The words of each live instance on its own time, beside the registry's time of that word, the newest first. A write
+    /// takes time, so that a clock that is right looks a little slow.
+    fn words(&self) -> BTreeMap<String, Vec<Word>> {
+        let mut words: BTreeMap<String, Vec<Word>> = BTreeMap::new();
+        let mut hear = |instance: String, word: Word| {
+            // What an earlier life of that name has said does not count.
+            let life = self.picture.view.instances.get(&instance).map(|node| node.czxid);
+            if life.is_some_and(|life| word.zxid >= life) {
+                words.entry(instance).or_default().push(word);
             }
         };
         for nodes in self.picture.items.values() {
             for (claim, node) in nodes.claims.iter().filter_map(|node| Some((Claim::parse(&node.data)?, node))) {
-                hear(claim.instance, claim.at, node.czxid, node.created);
+                hear(claim.instance, Word { zxid: node.czxid, at: claim.at, registry: node.created });
             }
-            if let Some((ledger, node)) = nodes.item.as_ref().and_then(|n| Some((Ledger::parse(&n.data)?, n))) {
-                hear(ledger.instance, ledger.at, node.mzxid, node.modified);
+            if let Some((ledger, node)) = nodes.item.as_ref().and_then(|n| Some((Ledger::parse(&n.data)?, n)))
+                && let Some(at) = ledger.at
+            {
+                hear(ledger.instance, Word { zxid: node.mzxid, at, registry: node.modified });
             }
+        }
+        words.values_mut().for_each(|words| words.sort_by_key(|word| std::cmp::Reverse(word.zxid)));
+        words
+    }
+
+    fn clocks(&mut self) {
+        if self.skip(CheckName::Clocks, &[CheckName::Instances]) {
+            return;
         }
         let set = self.config.and_then(|c| c.max_time_diff);
         let limit = set.map_or(CLOCK_LIMIT, |set| set.max(Duration::from_secs(1)));
-        let (mut off, mut fine) = (Vec::new(), Vec::new());
-        for (instance, (_, at, registry)) in words.iter().filter(|(id, _)| self.is_live(id)) {
-            let (ahead, behind) = (at.since(*registry), registry.since(*at));
-            if ahead.max(behind) <= limit {
-                fine.push(instance.clone());
-            } else {
-                let (span, word) = if ahead > behind { (ahead, "ahead of") } else { (behind, "behind") };
-                off.push(format!("{instance} is {} {word} the registry's clock", Span(span)));
+        let (mut off, mut old, mut fine) = (Vec::new(), Vec::new(), Vec::new());
+        for (instance, words) in self.words() {
+            let Some(newest) = words.first() else { continue };
+            let (ahead, behind) = (newest.ahead(), newest.behind());
+            let agree = words.len() > 1 && words.iter().all(|word| word.behind() > limit);
+            let slow = behind > limit && (agree || behind > COMMIT_MAX);
+            if ahead <= limit && !slow {
+                fine.push(instance);
+                continue;
             }
+            let (span, word) = if slow { (behind, "behind") } else { (ahead, "ahead of") };
+            let since = self.ago(newest.registry);
+            let told = format!("{instance} was {} {word} the registry's clock at {since}", Span(span));
+            let known = self.facts.now.since(newest.registry) <= WORD_AGE_MAX;
+            if known { off.push(told) } else { old.push(told) }
         }
         if !off.is_empty() {
             return self.push(CheckName::Clocks, Verdict::Cause, off.join("; "));
+        }
+        if !old.is_empty() {
+            return self.push(CheckName::Clocks, Verdict::Note, old.join("; "));
         }
         if fine.is_empty() {
             let evidence = "no instance has told its time yet: those of Java never do";
@@ -455,19 +505,24 @@ impl Look<'_> {
     }
 
     fn previous_run(&mut self) {
+        use CheckName::{Instances, Job, Servers};
         let running = self.running();
         if running.is_empty() {
             return self.push(CheckName::PreviousRun, Verdict::Fine, "nothing runs at the moment");
         }
-        let told: Vec<String> = running
-            .iter()
-            .map(|(item, node)| format!("item {item} runs on {} since {}", node.text(), self.ago(node.created)))
-            .collect();
-        let latest = self.latest(Duration::ZERO);
+        let tell = |(item, node): &(u32, &Node)| {
+            let id = node.text();
+            // A run goes on over the end of its session; so does a mark that nobody took away.
+            let life = self.picture.view.instances.get(&id).map(|instance| instance.czxid);
+            let before = if life.is_some_and(|life| node.czxid < life) { ", marked before it registered" } else { "" };
+            format!("item {item} runs on {id} since {}{before}", self.ago(node.created))
+        };
+        let told: Vec<String> = running.iter().map(tell).collect();
+        let latest = self.latest(SKIPPED_AFTER);
         let skipped = latest.filter(|due| running.iter().any(|(_, n)| *due > n.created + Duration::from_secs(1)));
         let misfire = self.config.is_none_or(|c| c.misfire);
         match skipped {
-            Some(due) if !misfire => {
+            Some(due) if !misfire && self.blocked_by(&[Job, Instances, Servers]).is_none() => {
                 let evidence = format!("{}: the firing due {due} was skipped, since `misfire` is off", told.join("; "));
                 self.push(CheckName::PreviousRun, Verdict::Cause, evidence);
             }
@@ -476,10 +531,18 @@ impl Look<'_> {
     }
 
     fn misfire(&mut self) {
-        let missed: Vec<u32> =
-            self.picture.items.iter().filter(|(_, nodes)| nodes.misfire.is_some()).map(|(item, _)| *item).collect();
+        use CheckName::{Instances, Job, Servers};
+        if self.skip(CheckName::Misfire, &[Job, Instances, Servers]) {
+            return;
+        }
+        let missed = self.marked(|nodes| nodes.misfire.is_some());
         if missed.is_empty() {
             return self.push(CheckName::Misfire, Verdict::Fine, "no firing is to be caught up");
+        }
+        if self.config.is_some_and(|config| !config.misfire) {
+            // Java marks them all the same, and leaves the marks.
+            let evidence = format!("items {missed:?} missed a firing once; `misfire` is off: it is not caught up");
+            return self.push(CheckName::Misfire, Verdict::Note, evidence);
         }
         let running = self.running().iter().any(|(item, _)| missed.contains(item));
         let when = if running { "when their run ends" } else { "after their next run" };
@@ -518,34 +581,63 @@ impl Look<'_> {
         if self.checks.iter().any(|check| check.verdict == Verdict::Cause) {
             return self.push(CheckName::LastFiring, Verdict::Skipped, "see above");
         }
-        let Some(due) = self.latest(OVERDUE_AFTER) else {
+        let slack = OVERDUE_AFTER + self.config.and_then(|c| c.max_time_diff).unwrap_or_default();
+        let Some(due) = self.latest(slack) else {
             return self.push(CheckName::LastFiring, Verdict::Fine, "none yet");
         };
+        let before = self.latest(self.facts.now.since(due) + Duration::from_millis(1));
         let running: Vec<u32> = self.running().iter().map(|(item, _)| *item).collect();
         let since = |node: Option<&Node>| node.map_or(Timestamp(0), |n| n.modified);
-        let (mut begun, mut owed) = (Vec::new(), BTreeMap::<String, Vec<u32>>::new());
+        let (mut begun, mut owed, mut twice) = (Vec::new(), BTreeMap::<String, Vec<u32>>::new(), false);
         for (item, nodes) in self.items_of_job() {
             let Some(owner) = nodes.owner_id().filter(|_| !nodes.claims.is_empty()) else { continue };
-            let instance = self.picture.view.instances.get(&owner);
-            let settled =
-                since(instance).max(since(nodes.owner.as_ref())).max(since(self.picture.view.config.as_ref()));
+            let view = &self.picture.view;
+            let instance = view.instances.get(&owner);
+            let server = instance.and_then(|n| parse_instance(&n.data)).and_then(|i| view.servers.get(&i.server_ip));
+            // Since when it could have begun one, as far as nodes tell.
+            let settled = [instance, nodes.owner.as_ref(), server, view.config.as_ref()].map(since);
+            let settled = settled.into_iter().max().unwrap_or_default() + Duration::from_secs(1);
             let ledger = nodes.item.as_ref().and_then(|node| Ledger::parse(&node.data));
-            if ledger.is_some_and(|ledger| ledger.due >= due) {
+            let accounted = ledger.map_or(settled, |ledger| ledger.due.max(settled));
+            if accounted >= due || running.contains(&item) {
                 begun.push(item);
-            } else if due > settled + Duration::from_secs(1) && !running.contains(&item) {
-                owed.entry(owner).or_default().push(item);
+                continue;
             }
+            twice |= before.is_some_and(|before| accounted < before && self.facts.now.since(before) <= OVERDUE_WITHIN);
+            owed.entry(owner).or_default().push(item);
         }
         if owed.is_empty() {
-            let told = if begun.is_empty() { "no item owes it".to_owned() } else { format!("begun by {begun:?}") };
+            let told =
+                if begun.is_empty() { "no item owes it".to_owned() } else { format!("accounted for by {begun:?}") };
             return self.push(CheckName::LastFiring, Verdict::Fine, format!("due {due}: {told}"));
         }
         let told: Vec<String> = owed.iter().map(|(id, items)| format!("items {items:?} of {id}")).collect();
         let evidence = format!(
-            "due {due}: not begun by {}, and nothing in the registry says why: read the log of that process",
+            "due {due}: not begun by {}; where nothing above says why, the log of that process does",
             told.join("; ")
         );
-        self.push(CheckName::LastFiring, Verdict::Cause, evidence);
+        let misfire = self.config.is_none_or(|c| c.misfire);
+        self.push(CheckName::LastFiring, if twice && misfire { Verdict::Cause } else { Verdict::Note }, evidence);
+    }
+}
+
+/// What an instance said of its time.
+struct Word {
+    /// The transaction with which it said it.
+    zxid: i64,
+    /// Its clock.
+    at: Timestamp,
+    /// The registry's.
+    registry: Timestamp,
+}
+
+impl Word {
+    fn ahead(&self) -> Duration {
+        self.at.since(self.registry)
+    }
+
+    fn behind(&self) -> Duration {
+        self.registry.since(self.at)
     }
 }
 
@@ -553,21 +645,22 @@ fn joined<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// The latest firing that is not later than `now`. Windows that double find it in about as many steps as there are
-/// firings in the last one.
+/// The latest firing that is not later than `now`: a search that halves the time in which it must be.
 fn latest_firing(cron: &Cron, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    let fires_after = |moment: Timestamp| cron.next(moment, zone).filter(|first| *first <= now);
     let mut window = Duration::from_secs(2);
-    while window < LOOK_BACK_MAX {
-        let mut latest = cron.next(now - window, zone).filter(|first| *first <= now);
-        while let Some(next) = latest.and_then(|at| cron.next(at, zone)).filter(|next| *next <= now) {
-            latest = Some(next);
-        }
-        if latest.is_some() {
-            return latest;
+    while fires_after(now - window).is_none() {
+        if window > LOOK_BACK_MAX {
+            return None;
         }
         window *= 2;
     }
-    None
+    let (mut before, mut behind) = (now - window, now);
+    while behind.since(before) > Duration::from_secs(1) {
+        let middle = before + behind.since(before) / 2;
+        if fires_after(middle).is_some() { before = middle } else { behind = middle }
+    }
+    fires_after(before)
 }
 
 /// A span of time in the largest unit of which it has two.
@@ -590,6 +683,7 @@ impl fmt::Display for Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::JobDocument;
 
     #[test]
     fn the_latest_firing_is_the_one_before_now() {
@@ -602,9 +696,193 @@ mod tests {
             ("0 0 3 1 1 ?", "2026-11-21T10:00:00Z", Some("2026-01-01T03:00:00Z")),
             ("0 0 3 29 2 ?", "2026-11-21T10:00:00Z", Some("2024-02-29T03:00:00Z")),
             ("0 0 3 1 1 ? 2030", "2026-11-21T10:00:00Z", None),
+            ("* * * ? 1-6 *", "2026-12-01T00:00:00Z", Some("2026-06-30T23:59:59Z")),
+            ("* * * * * ? 2024", "2026-11-21T10:00:00Z", Some("2024-12-31T23:59:59Z")),
         ] {
             let found = latest_firing(&Cron::parse(cron).expect("valid"), at(now), &zone);
             assert_eq!(found, expected.map(at), "{cron} at {now}");
+        }
+    }
+
+    const ID: &str = "10.0.0.1@-@7";
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp(1_800_000_000_000 + seconds * 1_000)
+    }
+
+    fn node(text: &str, written: Timestamp) -> Node {
+        Node::new(text, written.0 / 1_000, 0, written)
+    }
+
+    /// A job each five seconds of two items of ours, registered at 0, of which all is well at 1000.
+    fn healthy() -> (Picture, JobDocument) {
+        let path = crate::path::JobPath::new("j");
+        let mut document = JobDocument::new("j", 2);
+        document.cron = Some("0/5 * * * * ?".into());
+        let mut view = crate::view::JobView::default();
+        for (at_path, text) in [
+            (path.config(), "config".to_owned()),
+            (path.server("10.0.0.1"), "ENABLED".to_owned()),
+            (path.instance(ID), crate::wire::instance_yaml(ID, "10.0.0.1")),
+            (path.leader_instance(), ID.to_owned()),
+        ] {
+            view.apply(&path, &at_path, Some(node(&text, at(0))));
+        }
+        let ledger = |due: i64| {
+            let text = Ledger { due: at(due), instance: ID.into(), session: 1, begin: 1, at: Some(at(due)) }.to_text();
+            Some(node(&text, at(due)))
+        };
+        let item = || ItemView {
+            owner: Some(node(ID, at(1))),
+            claims: vec![node(&Claim { instance: ID.into(), at: at(1) }.to_text(), at(1))],
+            item: ledger(1_000),
+            ..ItemView::default()
+        };
+        let items = BTreeMap::from([(0, item()), (1, item())]);
+        (Picture { path, view, items }, document)
+    }
+
+    fn verdicts(picture: &Picture, document: &JobDocument) -> Vec<(CheckName, Verdict)> {
+        let zones = |_: Option<&str>| Some(TimeZone::UTC);
+        let config = JobConfig::check(document, &zones).map_err(|faults| format!("{faults:?}"));
+        let facts = Facts { now: at(1_002), config, registry: "here".into() };
+        let explained = explain(picture, &facts);
+        assert_eq!(explained.checks.iter().map(|c| c.name).collect::<Vec<_>>(), CheckName::ALL);
+        let odd = explained.checks.iter().filter(|c| matches!(c.verdict, Verdict::Cause | Verdict::Note));
+        odd.map(|check| (check.name, check.verdict)).collect()
+    }
+
+    /// What may look like a trouble and is none, beside the trouble that it looks like.
+    #[test]
+    fn what_only_looks_like_a_trouble_is_no_cause() {
+        use CheckName as Of;
+        use Verdict::{Cause, Note};
+        type Change = fn(&mut Picture, &mut JobDocument);
+        type Case = (&'static str, Change, Vec<(CheckName, Verdict)>);
+        let cases: [Case; 17] = [
+            ("all is well", |_, _| {}, vec![]),
+            (
+                "a server that has no instance is disabled",
+                |p, _| p.view.apply(&p.path.clone(), "/j/servers/10.0.0.2", Some(node("DISABLED", at(0)))),
+                vec![],
+            ),
+            (
+                "its own server has no node",
+                |p, _| p.view.apply(&p.path.clone(), "/j/servers/10.0.0.1", None),
+                vec![(Of::Servers, Cause)],
+            ),
+            (
+                "Java's leader divides at the next firing",
+                |p, d| {
+                    d.cron = Some("0 0 0 1 1 ?".into());
+                    p.view.necessary = Some(node("", at(900)));
+                    p.items.clear();
+                },
+                vec![(Of::Items, Note)],
+            ),
+            (
+                "and should have, when one has passed",
+                |p, _| {
+                    p.view.necessary = Some(node("", at(900)));
+                    p.items.clear();
+                },
+                vec![(Of::Items, Cause)],
+            ),
+            (
+                "what is left of an item that the job has no more",
+                |p, _| {
+                    let left = || Some(node("", at(5)));
+                    p.items.insert(7, ItemView { disabled: left(), misfire: left(), ..ItemView::default() });
+                },
+                vec![],
+            ),
+            (
+                "a mark of a misfire that nobody catches up",
+                |p, d| {
+                    d.misfire = false;
+                    p.items.entry(0).or_default().misfire = Some(node("", at(5)));
+                },
+                vec![(Of::Misfire, Note)],
+            ),
+            (
+                "a misfire of a job without instances",
+                |p, _| {
+                    p.view.apply(&p.path.clone(), "/j/instances/10.0.0.1@-@7", None);
+                    p.items.entry(0).or_default().misfire = Some(node("", at(5)));
+                },
+                vec![(Of::Instances, Cause)],
+            ),
+            (
+                "a clock that was off long ago",
+                |p, _| {
+                    let word = Claim { instance: ID.into(), at: at(90) }.to_text();
+                    p.items.values_mut().for_each(|i| (i.claims, i.item) = (vec![node(&word, at(60))], None));
+                },
+                vec![(Of::Clocks, Note), (Of::LastFiring, Cause)],
+            ),
+            (
+                "a commit that took ten seconds",
+                |p, _| {
+                    let text = "due=1800001000000 by=10.0.0.1@-@7 session=1 begin=2 at=1800000990000";
+                    p.items.entry(0).or_default().item = Some(node(text, at(1_000)));
+                },
+                vec![],
+            ),
+            (
+                "a clock that is ahead",
+                |p, _| {
+                    let text = "due=1800001010000 by=10.0.0.1@-@7 session=1 begin=2 at=1800001010000";
+                    p.items.entry(0).or_default().item = Some(node(text, at(1_001)));
+                },
+                vec![(Of::Clocks, Cause)],
+            ),
+            (
+                "a word of an earlier life",
+                |p, _| {
+                    let word = Claim { instance: ID.into(), at: at(900) }.to_text();
+                    p.items.entry(0).or_default().claims.push(node(&word, at(-60)));
+                },
+                vec![],
+            ),
+            (
+                "an item that was just enabled, of a job that fires rarely",
+                |p, d| {
+                    d.cron = Some("0 0/15 * * * ?".into());
+                    p.items.values_mut().for_each(|i| i.item = None);
+                },
+                vec![(Of::LastFiring, Note)],
+            ),
+            (
+                "firings that nobody begins, one after the other",
+                |p, _| p.items.values_mut().for_each(|i| i.item = None),
+                vec![(Of::LastFiring, Cause)],
+            ),
+            (
+                "a server that was just enabled",
+                |p, _| {
+                    p.view.apply(&p.path.clone(), "/j/servers/10.0.0.1", Some(node("ENABLED", at(998))));
+                    p.items.values_mut().for_each(|i| i.item = None);
+                },
+                vec![],
+            ),
+            (
+                "a run that is longer than its period, with misfire off",
+                |p, d| {
+                    d.misfire = false;
+                    p.items.entry(0).or_default().running = Some(node(ID, at(950)));
+                },
+                vec![(Of::PreviousRun, Cause)],
+            ),
+            (
+                "a run that goes on over the end of its session",
+                |p, _| p.items.entry(0).or_default().running = Some(node(ID, at(-5))),
+                vec![(Of::PreviousRun, Note)],
+            ),
+        ];
+        for (what, change, expected) in cases {
+            let (mut picture, mut document) = healthy();
+            change(&mut picture, &mut document);
+            assert_eq!(verdicts(&picture, &document), expected, "{what}");
         }
     }
 

@@ -15,15 +15,16 @@ pub struct Ledger {
     pub session: u64,
     /// Counts the begins of that session, so that a begin can be told from another one of the same due time.
     pub begin: u64,
-    /// The writer's clock when it asked for the begin.
-    pub at: Timestamp,
+    /// The writer's clock when it asked for the begin; none in what was written before this was told.
+    pub at: Option<Timestamp>,
 }
 
 impl Ledger {
     /// The node's text: `due=<ms> by=<instance> session=<hex> begin=<n> at=<ms>`.
     pub fn to_text(&self) -> String {
         let Ledger { due, instance, session, begin, at } = self;
-        format!("due={} by={instance} session={session:016x} begin={begin} at={}", due.0, at.0)
+        let at = at.map(|at| format!(" at={}", at.0)).unwrap_or_default();
+        format!("due={} by={instance} session={session:016x} begin={begin}{at}", due.0)
     }
 
     /// Reads a node; `None` for an empty one and for what is not ours.
@@ -35,7 +36,7 @@ impl Ledger {
         let instance = field("by")?.to_owned();
         let session = u64::from_str_radix(field("session")?, 16).ok()?;
         let begin = field("begin")?.parse().ok()?;
-        let at = Timestamp(field("at")?.parse().ok()?);
+        let at = field("at").and_then(|at| at.parse().ok()).map(Timestamp);
         Some(Ledger { due, instance, session, begin, at })
     }
 }
@@ -68,14 +69,21 @@ mod tests {
 
     #[test]
     fn a_ledger_reads_back_and_foreign_data_is_none() {
-        let ledger =
-            Ledger { due: Timestamp(17), instance: "10.0.0.1@-@7".into(), session: 0xab, begin: 3, at: Timestamp(19) };
+        let ledger = Ledger {
+            due: Timestamp(17),
+            instance: "10.0.0.1@-@7".into(),
+            session: 0xab,
+            begin: 3,
+            at: Some(Timestamp(19)),
+        };
         assert_eq!(ledger.to_text(), "due=17 by=10.0.0.1@-@7 session=00000000000000ab begin=3 at=19");
         assert_eq!(Ledger::parse(ledger.to_text().as_bytes()), Some(ledger));
-        for foreign in ["", "due=x by=a session=0 begin=1", "hello", "due=1 by=a", "due=1 by=a session=0 begin=1"] {
+        for foreign in ["", "due=x by=a session=0 begin=1", "hello", "due=1 by=a"] {
             assert_eq!(Ledger::parse(foreign.as_bytes()), None, "{foreign}");
             assert_eq!(Claim::parse(foreign.as_bytes()), None, "{foreign}");
         }
+        let before = Ledger::parse(b"due=1 by=a session=0 begin=1").expect("without a time of its own");
+        assert_eq!((before.due, before.at), (Timestamp(1), None));
         let claim = Claim { instance: "10.0.0.1@-@7".into(), at: Timestamp(19) };
         assert_eq!(claim.to_text(), "10.0.0.1@-@7 at=19");
         assert_eq!(Claim::parse(claim.to_text().as_bytes()), Some(claim));

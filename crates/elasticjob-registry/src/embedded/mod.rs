@@ -50,6 +50,12 @@ pub async fn attach(path: &Path) -> Result<Arc<dyn Registry>, Error> {
     }
 }
 
+/// Reaches the registry of that file through the process that holds it; `None` when none does.
+pub async fn visit(path: &Path) -> Option<Arc<dyn Registry>> {
+    let visitor = visitor::Visitor::connect(path, &socket_path(path)).await.ok()?;
+    Some(Arc::new(visitor))
+}
+
 /// The socket of that file.
 pub fn socket_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

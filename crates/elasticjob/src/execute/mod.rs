@@ -152,8 +152,8 @@ struct Round {
 }
 
 impl Executor {
-    pub(crate) fn new(items: Arc<dyn ItemExecutor>, surroundings: Surroundings, instance: &str, job: &str) -> Executor {
-        let meter = surroundings.metrics.job(job);
+    pub(crate) fn new(items: Arc<dyn ItemExecutor>, surroundings: Surroundings, instance: &str) -> Executor {
+        let meter = surroundings.metrics.meter();
         let size = pool_size("CPU");
         Executor {
             work: Arc::new(Work { items, surroundings, instance: instance.into(), meter, turns: Arc::default() }),
@@ -180,7 +180,7 @@ impl Executor {
     }
 
     /// Where this job's counts are.
-    pub(crate) fn meter(&self) -> &JobMeter {
+    pub(crate) fn meter(&self) -> &Arc<JobMeter> {
         &self.work.meter
     }
 
@@ -358,7 +358,6 @@ impl Running {
         let context = Context::new(run, item, instance, self.leaving.clone(), self.yielding.clone());
         let execution = self.trace.as_ref().map(|trace| trace.item_started(item.item));
         let (meter, source, began) = (&self.work.meter, self.run.source, clock::instant());
-        meter.begins(source, self.run.due);
         // For those who collect spans; nobody else enables this target, and then it costs nothing.
         let span = tracing::info_span!(
             target: SPANS,
@@ -376,9 +375,11 @@ impl Running {
             // Its marks are gone: others may have begun it.
             Err("not executed: the job was leaving before its turn came".into())
         } else {
-            attempts::run(&*self.work.items, context, self.leaving.clone()).instrument(span.clone()).await
+            meter.begins(source, self.run.due);
+            let result = attempts::run(&*self.work.items, context, self.leaving.clone()).instrument(span.clone()).await;
+            meter.ends(source, result.is_err(), began.elapsed());
+            result
         };
-        meter.ends(source, result.is_err(), began.elapsed());
         end.tell(result.is_err());
         let text = result.as_ref().err().map(|error| web::chain(&**error));
         if let Some(text) = &text {

@@ -36,9 +36,9 @@ pub(crate) struct Metrics {
     lag: Histogram,
     length: Histogram,
     pub(crate) requests: Requests,
-    /// Messages that wait for the one task that owns the jobs.
+    /// Messages that wait for the one task that owns the jobs, those that it works on included.
     pub(crate) worker_queue: AtomicUsize,
-    /// Transactions that wait for a place in a request.
+    /// Transactions that wait for a place in a request: one more for each that is handed in.
     pub(crate) commit_queue: AtomicUsize,
 }
 
@@ -97,37 +97,42 @@ pub(crate) struct JobMeter {
 }
 
 impl Metrics {
-    /// The counts of a job; they begin when it is started.
-    pub(crate) fn job(&self, name: &str) -> Arc<JobMeter> {
-        let new = || {
-            Arc::new(JobMeter {
-                lag: self.lag.clone(),
-                length: self.length.clone(),
-                runs: Default::default(),
-                misfires: AtomicU64::new(0),
-                failovers: AtomicU64::new(0),
-                reshards: AtomicU64::new(0),
-                skipped: AtomicU64::new(0),
-                lost: AtomicU64::new(0),
-                running: AtomicI64::new(0),
-                owned: AtomicUsize::new(0),
-                leads: AtomicBool::new(false),
-                joined: AtomicBool::new(false),
-                succeeded_at: AtomicI64::new(clock::now().0),
-            })
-        };
-        Arc::clone(self.jobs.lock().entry(name.into()).or_insert_with(new))
+    /// The counts of a job that is about to start.
+    pub(crate) fn meter(&self) -> Arc<JobMeter> {
+        Arc::new(JobMeter {
+            lag: self.lag.clone(),
+            length: self.length.clone(),
+            runs: Default::default(),
+            misfires: AtomicU64::new(0),
+            failovers: AtomicU64::new(0),
+            reshards: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            running: AtomicI64::new(0),
+            owned: AtomicUsize::new(0),
+            leads: AtomicBool::new(false),
+            joined: AtomicBool::new(false),
+            succeeded_at: AtomicI64::new(clock::now().0),
+        })
     }
 
-    /// A job that has left this process has no series any more.
-    pub(crate) fn forget(&self, job: &str) {
-        self.jobs.lock().remove(job);
+    /// A job has its series from its start on.
+    pub(crate) fn started(&self, job: &str, meter: &Arc<JobMeter>) {
+        self.jobs.lock().insert(job.into(), Arc::clone(meter));
     }
 
-    /// The jobs that do not take part at the moment.
-    pub(crate) fn waiting(&self) -> Vec<String> {
+    /// A job that has left this process has no series any more, but where another start of it has.
+    pub(crate) fn left(&self, job: &str, meter: &Arc<JobMeter>) {
+        let mut jobs = self.jobs.lock();
+        if jobs.get(job).is_some_and(|known| Arc::ptr_eq(known, meter)) {
+            jobs.remove(job);
+        }
+    }
+
+    /// The jobs of this process, and whether each takes part at the moment.
+    pub(crate) fn parts(&self) -> BTreeMap<String, bool> {
         let jobs = self.jobs.lock();
-        jobs.iter().filter(|(_, m)| !m.joined.load(Ordering::Relaxed)).map(|(name, _)| name.to_string()).collect()
+        jobs.iter().map(|(name, meter)| (name.to_string(), meter.joined.load(Ordering::Relaxed))).collect()
     }
 
     /// Every series, as text in the OpenMetrics format.
@@ -328,13 +333,7 @@ impl Collector for Series {
 pub struct Health {
     /// Why the registry cannot be reached; `None` when it can.
     pub registry: Option<String>,
-    /// Jobs of this process that do not take part: not registered yet, or without a link.
-    pub waiting: Vec<String>,
-}
-
-impl Health {
-    /// Whether every job of this process takes part.
-    pub fn is_ready(&self) -> bool {
-        self.registry.is_none() && self.waiting.is_empty()
-    }
+    /// The jobs that were started in this process and have not left it, and whether each takes part: it does not while it is not
+    /// registered yet, and while there is no link.
+    pub jobs: BTreeMap<String, bool>,
 }

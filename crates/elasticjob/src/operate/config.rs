@@ -18,6 +18,8 @@ pub struct StoredConfig {
     /// Its text, as Java writes it.
     pub text: String,
     version: i32,
+    /// Tells it from that of another job of the same name.
+    czxid: i64,
 }
 
 /// A change of a configuration that has been checked and not yet written.
@@ -47,13 +49,12 @@ impl Operate {
     ///
     /// There is no such job, or the registry failed.
     pub async fn config(&self, job: &str) -> Result<StoredConfig, OperateError> {
-        let path = JobPath::new(job).config();
-        let answers = match job.is_empty() || job.contains('/') {
-            true => Vec::new(),
-            false => self.registry.read(vec![Query::Node(path)]).await?,
+        let answers = match super::is_name(job) {
+            true => self.registry.read(vec![Query::Node(JobPath::new(job).config())]).await?,
+            false => Vec::new(),
         };
         match answers.first().and_then(|answer| answer.node()) {
-            Some(node) => Ok(StoredConfig { text: node.text(), version: node.version }),
+            Some(node) => Ok(StoredConfig { text: node.text(), version: node.version, czxid: node.czxid }),
             None => Err(self.unknown_job(job).await),
         }
     }
@@ -105,15 +106,24 @@ impl Operate {
         if change.is_empty() {
             return Ok(());
         }
+        let job = || change.job.clone();
+        if self.config(&change.job).await?.czxid != change.before.czxid {
+            return Err(OperateError::Conflict { job: job() });
+        }
         let (path, data) = (JobPath::new(&change.job).config(), change.after.clone().into_bytes());
         let op = Op::Set { path: path.clone(), data: data.clone(), version: Some(change.before.version) };
         match self.registry.commit(self.session().await?, vec![op]).await {
-            // Whether it was written is seen when it is read back.
-            Outcome::Committed { .. } | Outcome::Unknown => {
+            Outcome::Committed { zxid } => self.read_back(&change.job, [(path, data)].into(), zxid).await,
+            // Where our text stands it was written; what stands there else tells nothing.
+            Outcome::Unknown => {
                 self.session().await?;
-                self.read_back(&change.job, [(path, data)].into()).await
+                let written = self.config(&change.job).await?.text == change.after;
+                if written { Ok(()) } else { Err(OperateError::Unsettled { job: job() }) }
             }
-            Outcome::Refused(_) => Err(OperateError::Conflict { job: change.job.clone() }),
+            Outcome::Refused(refusal) => {
+                super::refused(refusal, &[path])?;
+                Err(OperateError::Conflict { job: job() })
+            }
             Outcome::Failed(error) => Err(error.into()),
         }
     }

@@ -1,7 +1,7 @@
 //! The text of a job's nodes, as Java's snapshot service gives it, with IP addresses masked (Java: `SnapshotService`,
 //! `SensitiveInfoUtils`; manual: "Dump").
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use elasticjob_core::path::{self, JobPath};
@@ -19,6 +19,8 @@ use crate::clock;
 const IP: &str = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])){3}";
 /// The largest answer of another process that is read: 64 MiB.
 pub const DUMP_ANSWER_MAX: u64 = 64 * 1024 * 1024;
+/// Longer texts are masked without Java's quirk.
+const MASKED_AS_JAVA_MAX: usize = 64 * 1024;
 /// Longest wait for another process's dump.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
@@ -29,7 +31,7 @@ impl Operate {
     ///
     /// There is no such job, or the registry failed.
     pub async fn dump(&self, job: &str) -> Result<String, OperateError> {
-        if job.is_empty() || job.contains('/') || self.subtree(&JobPath::new(job)).await?.is_empty() {
+        if !super::is_name(job) || self.subtree(&JobPath::new(job)).await?.is_empty() {
             return Err(self.unknown_job(job).await);
         }
         Ok(dump_text(&*self.registry, job, None).await?)
@@ -112,11 +114,17 @@ fn mask(entries: Vec<String>) -> Vec<String> {
     let Ok(ip) = Regex::new(IP) else { return entries };
     let mut names: BTreeMap<String, String> = BTreeMap::new();
     let masked = |entry: String| {
-        let mut text = entry.clone();
-        for found in ip.find_iter(&entry) {
+        let mut name_of = |found: &str| {
             let name = format!("ip{}", names.len() + 1);
-            let name = names.entry(found.as_str().to_owned()).or_insert(name);
-            text = text.replace(found.as_str(), name);
+            names.entry(found.to_owned()).or_insert(name).clone()
+        };
+        // Java's way takes a time that grows with the square of the text: what no job writes is masked in one go.
+        if entry.len() > MASKED_AS_JAVA_MAX {
+            return ip.replace_all(&entry, |found: &regex::Captures<'_>| name_of(&found[0])).into_owned();
+        }
+        let (mut text, mut replaced) = (entry.clone(), BTreeSet::new());
+        for found in ip.find_iter(&entry).filter(|found| replaced.insert(found.as_str())) {
+            text = text.replace(found.as_str(), &name_of(found.as_str()));
         }
         text
     };

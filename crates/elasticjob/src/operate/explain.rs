@@ -5,6 +5,7 @@ use std::time::Duration;
 use elasticjob_core::config::JobConfig;
 use elasticjob_core::picture::{Detail, Explained, Facts, explain};
 use elasticjob_core::wire::JobDocument;
+use elasticjob_registry::Error;
 
 use super::{Operate, OperateError};
 use crate::clock;
@@ -27,7 +28,10 @@ impl Operate {
         let mut before: Option<Explained> = None;
         for _ in 0..LOOKS_MAX {
             let now = match self.look(job).await {
-                Err(OperateError::Registry(error)) => return Ok(Explained::without_registry(&error.to_string())),
+                Err(OperateError::Registry(
+                    error @ (Error::Unreachable { .. } | Error::TimedOut { .. } | Error::Denied { .. }),
+                )) => return Ok(Explained::without_registry(&error.to_string())),
+                Err(OperateError::UnknownJob { job, .. }) => return Err(self.unknown_job(&job).await),
                 found => found?,
             };
             let names = |explained: &Explained| explained.causes().map(|check| check.name).collect::<Vec<_>>();

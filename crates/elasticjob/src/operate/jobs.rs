@@ -1,11 +1,8 @@
 //! Trigger, disable, enable, shut down (Java: `JobOperateAPI`).
 
-use std::collections::BTreeSet;
-
-use elasticjob_core::path::JobPath;
 use elasticjob_core::picture::{Detail, Picture};
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::{Query, ServerState};
+use elasticjob_core::view::ServerState;
 use elasticjob_core::wire::{JobDocument, parse_instance};
 
 use super::{Operate, OperateError, Scope};
@@ -25,7 +22,9 @@ impl Operate {
             }
             // An instance that has not taken up the last one yet does not need another.
             let waiting = view.instances.keys().filter(|id| !view.triggers.contains(*id));
-            let creations: Vec<Op> = waiting.map(|id| Op::create(path.trigger(id), "")).collect();
+            // Of an instance that leaves meanwhile no trigger stays behind.
+            let creation = |id: &String| [Op::exists(path.instance(id)), Op::create(path.trigger(id), "")];
+            let creations: Vec<Op> = waiting.flat_map(creation).collect();
             if creations.is_empty() {
                 return Ok(creations);
             }
@@ -34,8 +33,9 @@ impl Operate {
         .await
     }
 
-    /// Lets items rest. A whole job rests on every server that it has and on those to come, also after restarts; a server
-    /// rests with each of its jobs.
+    /// Lets items rest. A whole job rests on every server that it has and on those to come, also after restarts, but of agents
+    /// that overwrite the configuration; a server rests with each of its jobs. Where the stored configuration cannot be read,
+    /// the servers that are there rest.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Operate {
             Scope::Job(job) => {
                 self.change_job(job, Detail::Brief, false, |picture| {
                     let mut ops: Vec<Op> = picture.view.servers.keys().filter_map(|ip| on(picture, ip)).collect();
-                    ops.extend(disabled_in_config(picture, disabled)?);
+                    ops.extend(disabled_in_config(picture, disabled));
                     Ok(ops)
                 })
                 .await
@@ -80,9 +80,8 @@ impl Operate {
             Scope::Server(server) => {
                 let jobs = self.jobs_of(server).await?;
                 let one = |job: String| async move {
-                    let scope = Scope::JobOnServer(&job, server);
-                    // Boxed: an operation that calls itself, once.
-                    Box::pin(self.set_disabled(scope, disabled)).await
+                    let ip = server.to_owned();
+                    self.change(&job, Detail::Brief, false, |picture| Ok(on(picture, &ip).into_iter().collect())).await
                 };
                 self.each(&jobs, one).await
             }
@@ -110,7 +109,9 @@ impl Operate {
             }
             Scope::Server(server) => {
                 let jobs = self.jobs_of(server).await?;
-                let one = |job: String| async move { Box::pin(self.shutdown(Scope::JobOnServer(&job, server))).await };
+                let one = |job: String| async move {
+                    self.change(&job, Detail::Items, false, |picture| Ok(shut(picture, Some(server)))).await
+                };
                 self.each(&jobs, one).await
             }
         }
@@ -135,36 +136,57 @@ impl Operate {
         }
     }
 
+    /// Whether an operation with that scope has something to work on: before one that changes the first of many.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job or server, or the registry failed.
+    pub async fn check(&self, scope: Scope<'_>) -> Result<(), OperateError> {
+        match scope {
+            Scope::Job(job) => self.job(job).await.map(drop),
+            Scope::JobOnServer(job, server) => {
+                self.job(job).await?;
+                let picture = self.picture(job, Detail::Items).await?;
+                if shut(&picture, Some(server)).is_empty() { known_server(&picture, server) } else { Ok(()) }
+            }
+            Scope::Server(server) => self.jobs_of(server).await.map(drop),
+        }
+    }
+
     /// The jobs that know a server, or have an instance on it.
     ///
     /// # Errors
     ///
     /// No job has that server, or the registry failed.
     pub async fn jobs_of(&self, server: &str) -> Result<Vec<String>, OperateError> {
-        let unknown = || OperateError::UnknownServer { job: None, server: server.to_owned() };
         let names = self.names().await?;
-        if server.is_empty() || server.contains('/') {
-            return Err(unknown());
+        let here =
+            |picture: &Picture| picture.view.servers.contains_key(server) || !shut(picture, Some(server)).is_empty();
+        let pictures = self.pictures(&names, Detail::Servers).await?;
+        let jobs: Vec<String> = pictures.iter().filter(|p| here(p)).map(|p| p.path.job().to_owned()).collect();
+        match jobs.is_empty() {
+            true => Err(OperateError::UnknownServer { job: None, server: server.to_owned() }),
+            false => Ok(jobs),
         }
-        let nodes = names.iter().map(|name| Query::Node(JobPath::new(name).server(server))).collect();
-        let answers = self.registry.read(nodes).await?;
-        let jobs: BTreeSet<String> =
-            names.iter().zip(&answers).filter(|(_, a)| a.node().is_some()).map(|(name, _)| name.clone()).collect();
-        if jobs.is_empty() { Err(unknown()) } else { Ok(jobs.into_iter().collect()) }
     }
 }
 
-/// `disabled` in the configuration, for instances yet to come.
-fn disabled_in_config(picture: &Picture, disabled: bool) -> Result<Option<Op>, OperateError> {
-    let Some(node) = &picture.view.config else { return Ok(None) };
-    let mut document = JobDocument::parse(&node.data)
-        .map_err(|e| OperateError::BadConfig { job: picture.path.job().to_owned(), reason: e.to_string() })?;
+/// `disabled` in the configuration, for instances yet to come. One that cannot be read must not keep servers from resting.
+fn disabled_in_config(picture: &Picture, disabled: bool) -> Option<Op> {
+    let (node, job) = (picture.view.config.as_ref()?, picture.path.job());
+    let mut document = match JobDocument::parse(&node.data) {
+        Ok(document) => document,
+        Err(error) => {
+            tracing::warn!(job, "the configuration cannot be read, so that only the servers are changed: {error}");
+            return None;
+        }
+    };
     if document.disabled == disabled {
-        return Ok(None);
+        return None;
     }
     document.disabled = disabled;
     let data = document.to_yaml().into_bytes();
-    Ok(Some(Op::Set { path: picture.path.config(), data, version: Some(node.version) }))
+    Some(Op::Set { path: picture.path.config(), data, version: Some(node.version) })
 }
 
 pub(super) fn known_server(picture: &Picture, server: &str) -> Result<(), OperateError> {

@@ -1,8 +1,9 @@
 //! Operations on jobs, servers and items (Java: `elasticjob-lite-lifecycle`; manual: "Operation"), directly on the registry:
 //! no instance is needed.
 //!
-//! Each takes one picture of the job, checks its arguments against it, and writes one transaction that holds only while that
-//! picture stands; what it has written is read back. An unknown job, server or item is refused and leaves no node behind.
+//! Each takes one picture of the job, checks its arguments against it, and writes one transaction, which is refused when what it
+//! changes has changed meanwhile; what it has written is read back. An unknown job, server or item is refused and leaves no node
+//! behind.
 
 mod config;
 mod dump;
@@ -13,15 +14,15 @@ mod remove;
 mod shards;
 mod statistics;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use elasticjob_core::config::ConfigError;
-use elasticjob_core::path::JobPath;
+use elasticjob_core::path::{self, JobPath};
 use elasticjob_core::picture::{Detail, Known, Picture};
-use elasticjob_core::tree::Op;
-use elasticjob_core::view::Query;
+use elasticjob_core::tree::{Op, Reason, Refusal};
+use elasticjob_core::view::{Answer, Query};
 use elasticjob_registry::{Error, Link, Outcome, Registry};
 use futures_util::StreamExt;
 
@@ -34,6 +35,8 @@ pub use history::{History, HistoryEntry, HistoryQuery};
 
 /// How often an operation is tried again because somebody else wrote at the same time.
 const TRIES: usize = 20;
+/// Before that.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
 /// How often a picture is read again because nodes came or went meanwhile.
 const LOOKS: usize = 5;
 /// Longest wait for a broken link to come back, to learn what became of a write.
@@ -219,6 +222,9 @@ impl Operate {
     /// One consistent picture of a job: read again until no name has come or gone between the questions. What it holds was
     /// then there at one moment, as far as one request of the registry has room for it (500 nodes).
     async fn picture(&self, job: &str, detail: Detail) -> Result<Picture, OperateError> {
+        if !is_name(job) {
+            return Err(OperateError::UnknownJob { job: job.to_owned(), near: None });
+        }
         let path = JobPath::new(job);
         let mut known = self.know(&[(path.clone(), detail)], Known::new()).await?;
         for _ in 0..LOOKS {
@@ -233,10 +239,25 @@ impl Operate {
         Ok(Picture::build(&path, &known))
     }
 
-    /// Pictures of many jobs, in as few requests as there are levels of names, each packed with 500 questions.
+    /// Pictures of many jobs, in as few requests as there are levels of names, each packed with 500 questions. Jobs in which a
+    /// name has come or gone meanwhile are read again.
     async fn pictures(&self, jobs: &[String], detail: Detail) -> Result<Vec<Picture>, OperateError> {
         let paths: Vec<(JobPath, Detail)> = jobs.iter().map(|job| (JobPath::new(job), detail)).collect();
-        let known = self.know(&paths, Known::new()).await?;
+        let mut known = self.know(&paths, Known::new()).await?;
+        for _ in 0..LOOKS {
+            let names: Vec<Query> = known.keys().filter(|q| matches!(q, Query::Children(_))).cloned().collect();
+            let again: Known = names.iter().cloned().zip(self.registry.read(names.clone()).await?).collect();
+            let moved: BTreeSet<String> = again
+                .iter()
+                .filter(|(query, answer)| known.get(query) != Some(answer))
+                .filter_map(|(query, _)| path::job_of(query.path()).map(str::to_owned))
+                .collect();
+            if moved.is_empty() {
+                break;
+            }
+            known.retain(|query, _| path::job_of(query.path()).is_none_or(|job| !moved.contains(job)));
+            known = self.know(&paths, known).await?;
+        }
         Ok(paths.iter().map(|(path, _)| Picture::build(path, &known)).collect())
     }
 
@@ -295,28 +316,48 @@ impl Operate {
             if ops.is_empty() {
                 return Ok(());
             }
-            let written = written(&ops);
+            let (written, paths) = (written(&ops), ops.iter().map(|op| op.path().to_owned()).collect::<Vec<_>>());
             match self.registry.commit(self.session().await?, ops).await {
-                Outcome::Committed { .. } => return self.read_back(job, written).await,
-                Outcome::Refused(_) => {}
+                Outcome::Committed { zxid } => return self.read_back(job, written, zxid).await,
+                Outcome::Refused(refusal) => refused(refusal, &paths)?,
                 Outcome::Unknown if once => return Err(OperateError::Unsettled { job: job.to_owned() }),
                 Outcome::Unknown => {}
                 Outcome::Failed(error) => return Err(error.into()),
             }
+            clock::sleep(TRY_AGAIN).await;
         }
         Err(OperateError::Conflict { job: job.to_owned() })
     }
 
-    /// What was written stands there, unless somebody has written since.
-    async fn read_back(&self, job: &str, written: BTreeMap<String, Vec<u8>>) -> Result<(), OperateError> {
+    /// What was written stands there, or something that was written later.
+    async fn read_back(&self, job: &str, written: BTreeMap<String, Vec<u8>>, zxid: i64) -> Result<(), OperateError> {
         let queries: Vec<Query> = written.keys().cloned().map(Query::Node).collect();
         if queries.is_empty() {
             return Ok(());
         }
         let answers = self.registry.read(queries).await?;
-        let differs = written.values().zip(&answers).any(|(data, a)| a.node().is_none_or(|n| *n.data != **data));
-        if differs { Err(OperateError::Conflict { job: job.to_owned() }) } else { Ok(()) }
+        let stands = |(data, answer): (&Vec<u8>, &Answer)| {
+            answer.node().is_some_and(|node| *node.data == **data || node.mzxid > zxid)
+        };
+        let all = written.values().zip(&answers).all(stands);
+        if all { Ok(()) } else { Err(OperateError::Conflict { job: job.to_owned() }) }
     }
+}
+
+/// A refusal for want of a right is no matter of who was first.
+fn refused(refusal: Refusal, paths: &[String]) -> Result<(), OperateError> {
+    match refusal.reason {
+        Reason::Forbidden => {
+            let path = paths.get(refusal.op).cloned().unwrap_or_default();
+            Err(Error::Denied { path }.into())
+        }
+        Reason::Missing | Reason::Exists | Reason::Version | Reason::NotEmpty => Ok(()),
+    }
+}
+
+/// Whether a text can be the name of a job's node.
+fn is_name(job: &str) -> bool {
+    !matches!(job, "" | "." | "..") && !job.contains('/') && !job.chars().any(char::is_control)
 }
 
 /// What a transaction leaves in the data of nodes. Nodes that are created are not looked for: they are signals, which their

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use elasticjob_core::path::JobPath;
-use elasticjob_core::picture::Detail;
+use elasticjob_core::picture::{Detail, Picture};
 use elasticjob_core::tree::Op;
 use elasticjob_core::view::{Answer, Query};
 use elasticjob_registry::Outcome;
@@ -49,7 +49,13 @@ impl Operate {
             }
             Scope::Server(server) => {
                 let jobs = self.jobs_of(server).await?;
-                let one = |job: String| async move { Box::pin(self.remove(Scope::JobOnServer(&job, server))).await };
+                let one = |job: String| async move {
+                    let ops = |picture: &Picture| {
+                        let node = picture.view.servers.get(server).map(|_| Op::delete(picture.path.server(server)));
+                        Ok(shut(picture, Some(server)).into_iter().chain(node).collect())
+                    };
+                    self.change(&job, Detail::Items, false, ops).await
+                };
                 self.each(&jobs, one).await
             }
         }
@@ -60,14 +66,18 @@ impl Operate {
     ///
     /// # Errors
     ///
-    /// There is no such job; somebody writes to it again and again; or the registry failed.
+    /// There is no such job; somebody writes to it again and again, or makes a new one of that name; or the registry failed.
     pub async fn remove_job(&self, job: &str) -> Result<(), OperateError> {
+        self.check_removable(job).await?;
         let path = JobPath::new(job);
-        if job.is_empty() || job.contains('/') || self.subtree(&path).await?.is_empty() {
-            return Err(self.unknown_job(job).await);
-        }
+        let mut config = None;
         for _ in 0..SWEEPS {
             let picture = self.picture(job, Detail::Items).await?;
+            let found = picture.view.config.as_ref().map(|node| node.czxid);
+            if found.is_some() && config.is_some_and(|removed| found != Some(removed)) {
+                return Err(OperateError::Conflict { job: job.to_owned() });
+            }
+            config = config.or(found);
             let instances = shut(&picture, None);
             if !instances.is_empty() {
                 self.delete(instances).await?;
@@ -85,10 +95,30 @@ impl Operate {
         Err(OperateError::Conflict { job: job.to_owned() })
     }
 
+    /// Whether there is a job of that name to be removed, also one that has lost its configuration.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job: no node, or one that looks like none; or the registry failed.
+    pub async fn check_removable(&self, job: &str) -> Result<(), OperateError> {
+        let path = JobPath::new(job);
+        let parts = [path.config(), path.servers(), path.instances(), path.leader(), path.sharding()];
+        let is_job = match super::is_name(job) && job != "zookeeper" {
+            true => {
+                let answers = self.registry.read(parts.map(Query::Node).into()).await?;
+                answers.iter().any(|answer| answer.node().is_some())
+            }
+            false => false,
+        };
+        if is_job { Ok(()) } else { Err(self.unknown_job(job).await) }
+    }
+
     /// A transaction whose nodes may have gone, or got children, meanwhile: the next sweep sees.
     async fn delete(&self, ops: Vec<Op>) -> Result<(), OperateError> {
+        let paths: Vec<String> = ops.iter().map(|op| op.path().to_owned()).collect();
         match self.registry.commit(self.session().await?, ops).await {
-            Outcome::Committed { .. } | Outcome::Refused(_) | Outcome::Unknown => Ok(()),
+            Outcome::Committed { .. } | Outcome::Unknown => Ok(()),
+            Outcome::Refused(refusal) => super::refused(refusal, &paths),
             Outcome::Failed(error) if error.is_retryable() => Ok(()),
             Outcome::Failed(error) => Err(error.into()),
         }

@@ -1,5 +1,7 @@
 //! Single items (Java: `ShardingOperateAPI`).
 
+use std::collections::BTreeSet;
+
 use elasticjob_core::picture::{Detail, Picture};
 use elasticjob_core::tree::Op;
 use elasticjob_core::wire::JobDocument;
@@ -7,41 +9,55 @@ use elasticjob_core::wire::JobDocument;
 use super::{Operate, OperateError};
 
 impl Operate {
-    /// Lets one item rest, whoever owns it; also after a resharding.
+    /// Lets items rest, whoever owns them; also after a resharding. All of them, or none.
     ///
     /// # Errors
     ///
     /// There is no such job or item, or the registry failed.
-    pub async fn disable_item(&self, job: &str, item: u32) -> Result<(), OperateError> {
+    pub async fn disable_items(&self, job: &str, items: &[u32]) -> Result<(), OperateError> {
         self.change_job(job, Detail::Items, false, |picture| {
-            known_item(picture, item)?;
-            if picture.items.get(&item).is_some_and(|nodes| nodes.disabled.is_some()) {
-                return Ok(Vec::new());
-            }
             let path = &picture.path;
-            let parents = [path.sharding(), path.item(item)].map(Op::Ensure);
-            Ok([parents.to_vec(), vec![Op::create(path.item_disabled(item), "")]].concat())
+            let (mut parents, mut marks) = (vec![Op::Ensure(path.sharding())], Vec::new());
+            for item in BTreeSet::from_iter(items) {
+                known_item(picture, *item)?;
+                if !is_disabled(picture, *item) {
+                    parents.push(Op::Ensure(path.item(*item)));
+                    marks.push(Op::create(path.item_disabled(*item), ""));
+                }
+            }
+            let Some(config) = picture.view.config.as_ref().filter(|_| !marks.is_empty()) else {
+                return Ok(Vec::new());
+            };
+            // With the count of items that they were checked against.
+            let check = vec![Op::check(path.config(), config.version)];
+            Ok([parents, check, marks].concat())
         })
         .await
     }
 
-    /// Undoes [`Operate::disable_item`].
+    /// Undoes [`Operate::disable_items`].
     ///
     /// # Errors
     ///
     /// There is no such job or item, or the registry failed.
-    pub async fn enable_item(&self, job: &str, item: u32) -> Result<(), OperateError> {
+    pub async fn enable_items(&self, job: &str, items: &[u32]) -> Result<(), OperateError> {
         self.change_job(job, Detail::Items, false, |picture| {
-            // One that the job has no more may still be enabled: its mark would wait for it.
-            let disabled = picture.items.get(&item).is_some_and(|nodes| nodes.disabled.is_some());
-            if !disabled {
-                known_item(picture, item)?;
-                return Ok(Vec::new());
+            let mut ops = Vec::new();
+            for item in BTreeSet::from_iter(items) {
+                // One that the job has no more may still be enabled: its mark would wait for it.
+                match is_disabled(picture, *item) {
+                    true => ops.push(Op::delete(picture.path.item_disabled(*item))),
+                    false => known_item(picture, *item)?,
+                }
             }
-            Ok(vec![Op::delete(picture.path.item_disabled(item))])
+            Ok(ops)
         })
         .await
     }
+}
+
+fn is_disabled(picture: &Picture, item: u32) -> bool {
+    picture.items.get(&item).is_some_and(|nodes| nodes.disabled.is_some())
 }
 
 fn known_item(picture: &Picture, item: u32) -> Result<(), OperateError> {

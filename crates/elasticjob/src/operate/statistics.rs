@@ -30,9 +30,10 @@ impl Operate {
     ///
     /// There is no such job, or the registry failed.
     pub async fn job(&self, job: &str) -> Result<JobBrief, OperateError> {
-        match job_brief(&self.picture(job, Detail::Brief).await?) {
-            Some(brief) => Ok(brief),
-            None => Err(self.unknown_job(job).await),
+        match self.picture(job, Detail::Brief).await.map(|picture| job_brief(&picture)) {
+            Ok(Some(brief)) => Ok(brief),
+            Ok(None) | Err(OperateError::UnknownJob { .. }) => Err(self.unknown_job(job).await),
+            Err(error) => Err(error),
         }
     }
 
@@ -72,10 +73,7 @@ impl Operate {
     ///
     /// There is no such job, or the registry failed.
     pub async fn items(&self, job: &str) -> Result<Vec<ShardInfo>, OperateError> {
-        let picture = self.picture(job, Detail::Items).await?;
-        if picture.view.config.is_none() {
-            return Err(self.unknown_job(job).await);
-        }
-        Ok(shard_infos(&picture))
+        self.job(job).await?;
+        Ok(shard_infos(&self.picture(job, Detail::Items).await?))
     }
 }

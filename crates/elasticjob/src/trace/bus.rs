@@ -36,8 +36,8 @@ pub(super) struct Bus {
 #[derive(Default)]
 struct Load {
     bytes: AtomicUsize,
+    /// Since the start.
     dropped: AtomicU64,
-    dropped_before: AtomicU64,
 }
 
 impl Bus {
@@ -45,7 +45,7 @@ impl Bus {
     pub(super) fn start(sink: Box<dyn TraceSink>) -> Bus {
         let (sender, receiver) = mpsc::channel(EVENTS_MAX);
         let load = Arc::new(Load::default());
-        let writer = Writer { sink, receiver, load: Arc::clone(&load), ended: false };
+        let writer = Writer { sink, receiver, load: Arc::clone(&load), ended: false, told: 0 };
         tokio::spawn(writer.run());
         Bus { sender, load }
     }
@@ -62,9 +62,8 @@ impl Bus {
 
     /// How many events wait, and how many were dropped since the start.
     pub(super) fn load(&self) -> (usize, u64) {
-        let dropped = &self.load.dropped;
-        let all = self.load.dropped_before.load(Ordering::Relaxed) + dropped.load(Ordering::Relaxed);
-        (self.sender.max_capacity() - self.sender.capacity(), all)
+        let dropped = self.load.dropped.load(Ordering::Relaxed);
+        (self.sender.max_capacity() - self.sender.capacity(), dropped)
     }
 
     /// Waits until what was taken in is written, or given up.
@@ -81,6 +80,8 @@ struct Writer {
     receiver: mpsc::Receiver<Message>,
     load: Arc<Load>,
     ended: bool,
+    /// How many of the dropped ones were told.
+    told: u64,
 }
 
 impl Writer {
@@ -145,7 +146,7 @@ impl Writer {
                 Err(error @ TraceError::Away(_)) => {
                     if !away || silent >= STILL_AWAY {
                         let waiting = self.receiver.len() + events.len();
-                        let dropped = self.load.dropped.load(Ordering::Relaxed);
+                        let dropped = self.load.dropped.load(Ordering::Relaxed) - self.told;
                         tracing::error!(
                             "the event trace cannot be written to {}: {error}; {waiting} events wait, {dropped} were \
                              dropped, jobs run on",
@@ -170,10 +171,10 @@ impl Writer {
         }
     }
 
-    fn tell_dropped(&self) {
-        let dropped = self.load.dropped.swap(0, Ordering::Relaxed);
+    fn tell_dropped(&mut self) {
+        let all = self.load.dropped.load(Ordering::Relaxed);
+        let dropped = all - std::mem::replace(&mut self.told, all);
         if dropped > 0 {
-            self.load.dropped_before.fetch_add(dropped, Ordering::Relaxed);
             tracing::error!(
                 "event trace in {}: {dropped} events were dropped, the queue was full",
                 self.sink.describe()

@@ -46,7 +46,7 @@ impl Task {
             Effect::Stop(reason) => {
                 if let Some(slot) = self.slots.get_mut(job).and_then(Option::take) {
                     self.names.remove(&slot.name);
-                    self.metrics.forget(&slot.name);
+                    self.metrics.left(&slot.name, slot.executor.meter());
                     tokio::spawn(slot.stop(reason));
                 }
             }

@@ -395,6 +395,9 @@ fn what_others_wrote_does_not_steer_a_terminal_and_a_reader_may_go_away() {
         let found = found.expect("a shell");
         (text(&found.stdout), text(&found.stderr))
     };
+    // A table is no wider than its terminal.
+    let (narrow, _) = shell(&format!("script -qefc 'stty cols 40; {binary} job list' /dev/null"));
+    assert!(narrow.contains("odd") && narrow.lines().all(|line| line.trim_end().chars().count() <= 40), "{narrow}");
     // On a terminal the raw text of a configuration cannot steer it either; into a file it goes as it is.
     let (shown, _) = shell(&format!("script -qefc '{binary} job config odd' /dev/null"));
     assert!(shown.contains("jobName: odd") && !shown.contains('\u{202e}'), "{shown:?}");

@@ -9,9 +9,10 @@
 //! are empty and count always. And ours write down how a firing was closed (`guarantee/started-closed`), so that an item that
 //! comes behind it, as one that was taken over, does not wait for those that were there before.
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::limits;
@@ -22,6 +23,7 @@ use elasticjob_core::view::Query;
 use elasticjob_registry::{Link, Outcome, Sink, Target};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use super::{ListenedRun, Listener};
@@ -35,6 +37,10 @@ const RETRY: Duration = Duration::from_millis(200);
 const TRIES_MAX: u32 = 50;
 /// Tries of what must be done behind a listener that was called, else another instance calls it again: ten minutes.
 const CLOSING_TRIES_MAX: u32 = 3_000;
+
+/// A mark of Java's stays at least so long: Java registers it, looks whether it is there, and where it is not looks again each
+/// 100 ms for ever.
+const JAVA_LOOKS: Duration = Duration::from_millis(300);
 
 /// How a firing was closed.
 const CONCLUDED: &str = "concluded";
@@ -136,6 +142,8 @@ struct Gathering<'a> {
     /// Where it is written down how the latest firing was closed for this listener.
     record: String,
     limit: Option<Duration>,
+    /// When each mark of Java's was seen first, by the transaction that made it.
+    javas: Mutex<BTreeMap<i64, Instant>>,
 }
 
 /// What the registry says.
@@ -160,6 +168,8 @@ struct Marks {
     /// Marks of items that the job has no more, or of earlier firings, which an instance that died has left. A Java instance
     /// that has the item now takes such a mark for its own.
     stale: Vec<(u32, i32)>,
+    /// How long marks of Java's among these must be left alone.
+    young: Duration,
 }
 
 impl<'a> Gathering<'a> {
@@ -169,7 +179,7 @@ impl<'a> Gathering<'a> {
         let due = (run.run.source != Source::Trigger).then_some(run.due().0);
         let mark = due.map_or("trigger".to_owned(), |due| due.to_string());
         let record = format!("{}/{}", path.guarantee_closed(moment), listener.replace('/', "_"));
-        Gathering { run, path, moment, root, mark, due, record, limit }
+        Gathering { run, path, moment, root, mark, due, record, limit, javas: Mutex::default() }
     }
 
     async fn gather(self, call: impl Fn() -> BoxFuture<'a, JobResult>) -> JobResult {
@@ -287,9 +297,14 @@ impl<'a> Gathering<'a> {
         let items: Vec<u32> = names[0].children().iter().filter_map(|name| name.parse().ok()).collect();
         let queries = items.iter().map(|i| Query::Node(self.path.guarantee_item(self.moment, *i))).collect();
         let nodes = self.run.registry.read(queries).await.ok()?;
-        let (mut marks, mut passed) = (Marks { ours: Vec::new(), others: false, stale: Vec::new() }, false);
+        let mut marks = Marks { ours: Vec::new(), others: false, stale: Vec::new(), young: Duration::ZERO };
+        let mut passed = false;
         for (item, answer) in items.iter().zip(&nodes) {
             let Some(node) = answer.node() else { continue };
+            if node.data.is_empty() {
+                let seen = *self.javas.lock().entry(node.czxid).or_insert_with(clock::instant);
+                marks.young = marks.young.max(JAVA_LOOKS.saturating_sub(seen.elapsed()));
+            }
             if *item >= self.run.sharding_total_count() {
                 marks.stale.push((*item, node.version));
             } else if node.data.is_empty() || node.is(&self.mark) {
@@ -367,6 +382,10 @@ impl<'a> Gathering<'a> {
         for _ in 0..CLOSING_TRIES_MAX {
             match self.look().await {
                 Some(Seen::Closed { .. }) => return,
+                Some(Seen::All(marks) | Seen::Some(marks) | Seen::Passed(marks)) if !marks.young.is_zero() => {
+                    clock::sleep(marks.young).await;
+                    continue;
+                }
                 Some(Seen::All(marks) | Seen::Some(marks) | Seen::Passed(marks)) => {
                     let mut ops = self.closing_ops(&marks, how);
                     ops.push(Op::delete(place));
@@ -416,6 +435,10 @@ impl<'a> Gathering<'a> {
                     if let Some(result) = self.conclude(call).await {
                         return result;
                     }
+                }
+                Some(Seen::Some(marks) | Seen::Passed(marks)) if !marks.young.is_zero() => {
+                    clock::sleep(marks.young).await;
+                    continue;
                 }
                 Some(Seen::Some(marks) | Seen::Passed(marks))
                     if self.commit(self.closing_ops(&marks, GIVEN_UP)).await =>

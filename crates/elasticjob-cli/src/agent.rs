@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob::registry::{Connection, Registry, embedded, zookeeper};
+use elasticjob::registry::{Connection, Error as RegistryError, Registry, embedded, zookeeper};
 use elasticjob::{Error, Job, JobHandle, JobState, NetworkPreference, OneOffJob, Plugins, ScheduleJob, StopReason};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -167,7 +167,12 @@ pub(crate) fn with_digest(address: &str) -> String {
 
 async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, Failure> {
     let registry: Arc<dyn Registry> = match (address, &file.registry) {
-        (Some(address), _) => elasticjob::registry::connect(&with_digest(address)).await?.registry().clone(),
+        (Some(address), _) => match elasticjob_registry::connect(&with_digest(address)).await {
+            Err(error @ (RegistryError::Address { .. } | RegistryError::Setting { .. })) => {
+                return Err(Failure::Wrong(vec![format!("elasticjob: --registry: {error}")]));
+            }
+            registry => registry?,
+        },
         (None, Some(settings)) => {
             let mut settings = settings.clone();
             if let Ok(digest) = std::env::var("ELASTICJOB_DIGEST") {

@@ -160,6 +160,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
             vec!["--registry", "ftp://x", "job", "list"],
             "expected zookeeper://HOST:PORT,HOST:PORT/NAMESPACE or embedded:PATH",
         ),
+        (vec!["--registry", "ftp://x", "up"], "elasticjob: --registry: registry address `ftp://x`"),
         (vec!["cron", "* * * * *"], "5 of at least 6 fields given"),
         (vec!["cron", "* * * * * ?", "--zone", "GMT+99"], "--zone `GMT+99`"),
         (vec!["cron", "* * * * * ?", "--from", "yesterday"], "--from `yesterday`: expected a time like"),

@@ -31,7 +31,6 @@ impl Operate {
                 Err(OperateError::Registry(
                     error @ (Error::Unreachable { .. } | Error::TimedOut { .. } | Error::Denied { .. }),
                 )) => return Ok(Explained::without_registry(&error.to_string())),
-                Err(OperateError::UnknownJob { job, .. }) => return Err(self.unknown_job(&job).await),
                 found => found?,
             };
             let names = |explained: &Explained| explained.causes().map(|check| check.name).collect::<Vec<_>>();
@@ -47,10 +46,10 @@ impl Operate {
 
     async fn look(&self, job: &str) -> Result<Explained, OperateError> {
         let asked = clock::now();
-        let picture = self.picture(job, Detail::Full).await?;
+        let picture = self.known_picture(job, Detail::Full).await?;
         let answered = clock::now().since(asked);
-        let Some(node) = &picture.view.config else { return Err(self.unknown_job(job).await) };
-        let config = JobDocument::parse(&node.data).map_err(|error| error.to_string()).and_then(|document| {
+        let data = picture.view.config.as_ref().map(|node| node.data.as_ref()).unwrap_or_default();
+        let config = JobDocument::parse(data).map_err(|error| error.to_string()).and_then(|document| {
             let told = |faults: Vec<elasticjob_core::config::ConfigError>| {
                 faults.iter().map(|fault| format!("key {fault}")).collect::<Vec<_>>().join("; ")
             };

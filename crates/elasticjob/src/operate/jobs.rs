@@ -143,10 +143,9 @@ impl Operate {
     /// There is no such job or server, or the registry failed.
     pub async fn check(&self, scope: Scope<'_>) -> Result<(), OperateError> {
         match scope {
-            Scope::Job(job) => self.job(job).await.map(drop),
+            Scope::Job(job) => self.known_picture(job, Detail::Brief).await.map(drop),
             Scope::JobOnServer(job, server) => {
-                self.job(job).await?;
-                let picture = self.picture(job, Detail::Items).await?;
+                let picture = self.known_picture(job, Detail::Items).await?;
                 if shut(&picture, Some(server)).is_empty() { known_server(&picture, server) } else { Ok(()) }
             }
             Scope::Server(server) => self.jobs_of(server).await.map(drop),

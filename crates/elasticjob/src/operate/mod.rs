@@ -239,6 +239,15 @@ impl Operate {
         Ok(Picture::build(&path, &known))
     }
 
+    /// The same of a job that must have a configuration.
+    async fn known_picture(&self, job: &str, detail: Detail) -> Result<Picture, OperateError> {
+        match self.picture(job, detail).await {
+            Ok(picture) if picture.view.config.is_some() => Ok(picture),
+            Ok(_) | Err(OperateError::UnknownJob { .. }) => Err(self.unknown_job(job).await),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Pictures of many jobs, in as few requests as there are levels of names, each packed with 500 questions. Jobs in which a
     /// name has come or gone meanwhile are read again.
     async fn pictures(&self, jobs: &[String], detail: Detail) -> Result<Vec<Picture>, OperateError> {

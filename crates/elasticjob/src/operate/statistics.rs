@@ -30,11 +30,8 @@ impl Operate {
     ///
     /// There is no such job, or the registry failed.
     pub async fn job(&self, job: &str) -> Result<JobBrief, OperateError> {
-        match self.picture(job, Detail::Brief).await.map(|picture| job_brief(&picture)) {
-            Ok(Some(brief)) => Ok(brief),
-            Ok(None) | Err(OperateError::UnknownJob { .. }) => Err(self.unknown_job(job).await),
-            Err(error) => Err(error),
-        }
+        let picture = self.known_picture(job, Detail::Brief).await?;
+        job_brief(&picture).ok_or_else(|| OperateError::UnknownJob { job: job.to_owned(), near: None })
     }
 
     /// The jobs that know a server, by name, as they stand there.
@@ -73,7 +70,6 @@ impl Operate {
     ///
     /// There is no such job, or the registry failed.
     pub async fn items(&self, job: &str) -> Result<Vec<ShardInfo>, OperateError> {
-        self.job(job).await?;
-        Ok(shard_infos(&self.picture(job, Detail::Items).await?))
+        Ok(shard_infos(&self.known_picture(job, Detail::Items).await?))
     }
 }

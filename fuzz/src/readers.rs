@@ -293,15 +293,8 @@ fn cluster(seed: u64, chance: &mut Chance) {
     let mut document = JobDocument::new("job", 3);
     document.cron = Some("0/2 * * * * ?".into());
     document.failover = chance.below(2) == 0;
-    let mut world = World::new(Options {
-        seed,
-        document,
-        instances: 2,
-        session_timeout: Duration::from_secs(4),
-        run_millis: (0, 3_000),
-        clock_error: Duration::ZERO,
-        slow_requests: chance.below(2) == 0,
-    });
+    let slow_requests = chance.below(2) == 0;
+    let mut world = World::new(Options { run_millis: (0, 3_000), slow_requests, ..Options::new(seed, document, 2) });
     let path = JobPath::new("job");
     for _ in 0..20 {
         let after = Duration::from_millis(chance.below(60_000));

@@ -67,6 +67,9 @@ fn ci() -> anyhow::Result<()> {
     run("cargo", &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     run("cargo", &["test", "--workspace", "--exclude", "elasticjob-tests"])?;
     run("cargo", &["run", "--quiet", "--package", "elasticjob-fuzz", "--bin", "inputs", "--", "--seconds", "60"])?;
+    let seeds = ["--seeds", "0..30000"];
+    let fuzz = ["run", "--quiet", "--release", "--package", "elasticjob-sim", "--bin", "fuzz", "--"];
+    run("cargo", &[fuzz.as_slice(), seeds.as_slice()].concat())?;
     integ(&[])?;
     // Rustdoc's own lints, our missing pages among them.
     let mut doc = Command::new("cargo");

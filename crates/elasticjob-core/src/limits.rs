@@ -24,6 +24,16 @@ pub const RESHARD_AFTER_FIRE: Duration = Duration::from_millis(20);
 /// A follower that waits for a resharding gives a firing up after this long. The firing is then a misfire.
 pub const SHARDING_WAIT: Duration = Duration::from_secs(10);
 
+/// A leader that has not divided the items this long after a firing that waits for it is replaced by whoever waits; where it has
+/// not asked for a resharding this long after an owner was gone, another one asks. Java's may be busy with a long run, hang in a listener, or
+/// have shut its job down while its session lives on; then everybody would wait for ever.
+pub const LEADER_WAIT: Duration = Duration::from_secs(5);
+
+/// How long after its election our leader looks at the assignment again: a leader of Java's takes owners away one by one, and
+/// goes on with it although it leads no more.
+pub const LEADER_RECHECKS: [Duration; 4] =
+    [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(8), Duration::from_secs(20)];
+
 /// An instance that a finished resharding left out asks for another one not before this: Java's followers poll
 /// `necessary` each 100 ms and lose the firing when it comes back at once.
 pub const LEFT_OUT_WAIT: Duration = Duration::from_millis(1_200);
@@ -63,6 +73,14 @@ pub const LEDGER_AHEAD: Duration = Duration::from_secs(60);
 /// Our leader asks for a resharding not sooner than this after a firing: Java instances start their executions up to some
 /// 100 ms late (99 % within 40 ms when idle), and look at `necessary` first.
 pub const RESHARD_QUIET: Duration = Duration::from_millis(250);
+
+/// A catch-up of an item that is to move to another instance waits this long when its run has ended, so that the leader can
+/// move it: an item whose runs follow each other without a pause would stay where it is for ever.
+pub const MOVE_YIELD: Duration = Duration::from_secs(1);
+
+/// Firings that nobody began are counted up to here, when people are told of them; a few days of an hourly job, and no walk
+/// through the years for one that fires each second.
+pub const PASSED_MAX: usize = 1_000;
 
 /// For this long after its resharding, a leader of ours that finds a further change reshards again without writing
 /// `necessary`, which Java's followers would miss.

@@ -1,13 +1,21 @@
-//! Clusters in a box: the very machines that ship, on one simulated registry, in virtual time.
+//! Clusters in a box: the very machines that ship, on one simulated registry, in virtual time, beside Java-like peers.
 //!
-//! Everything comes from one seed: latencies, run times, faults. [`World`] runs a cluster and keeps a [`Journal`] of what
-//! ran where; the tests of this crate judge journals and registries. The fault library, the oracle as a crate of its own
-//! and the `fuzz` command build on this.
+//! Everything comes from one seed: latencies, run times, faults. A [`Schedule`] says what goes wrong and when, a [`World`] runs
+//! it and leaves [`Evidence`] behind, the [`oracle`] judges that. The program `fuzz` does so for millions of seeds. The
+//! oracle knows nothing of worlds: whoever has the same evidence of a living cluster can ask it too.
 
 mod chance;
+mod java;
+mod journal;
+pub mod oracle;
+mod planted;
 mod scenario;
+mod schedule;
 mod world;
 
 pub use chance::Chance;
-pub use scenario::{Entry, Fault, Journal, Options};
+pub use journal::{Change, Entry, Evidence, Journal, Terms, Told, What};
+pub use planted::Defect;
+pub use scenario::{Fault, Mark, Options, Order};
+pub use schedule::{Outcome, Schedule, shrink};
 pub use world::World;

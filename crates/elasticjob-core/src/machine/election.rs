@@ -2,11 +2,11 @@
 //! replaces whatever was created outside of it.
 
 use super::types::{Effects, Lead, Life, Purpose, Step};
-use super::{JobMachine, Note, StepResult};
+use super::{Effect, JobMachine, Note, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op};
-use crate::view::{Query, ServerState};
+use crate::view::{Answer, Query, ServerState};
 
 impl JobMachine {
     /// Whether this very session leads. The text alone may be of a former life.
@@ -31,6 +31,28 @@ impl JobMachine {
             return false;
         }
         let Some(latch) = self.held_latch(Purpose::Election) else { return false };
+        if self.view.leader.is_some() {
+            // The picture lags: whoever held the latch before us may lead by now.
+            let query = Query::Node(self.path.leader_instance());
+            return self.read(Step::ReadLeader { latch }, vec![query], out);
+        }
+        self.stand(latch, out)
+    }
+
+    pub(super) fn leader_read(&mut self, now: Timestamp, latch: String, result: StepResult, out: &mut Effects) {
+        let StepResult::Answers(answers) = result else {
+            self.release_latch(out);
+            return self.look_again(now, out);
+        };
+        self.view.leader = answers.first().and_then(Answer::node).cloned();
+        if self.is_available() && self.needs_leader(now) {
+            self.stand(latch, out);
+        } else {
+            self.release_latch(out);
+        }
+    }
+
+    fn stand(&mut self, latch: String, out: &mut Effects) -> bool {
         let mut ops = vec![Op::delete(latch.clone())];
         if let Some(node) = &self.view.leader {
             ops.push(Op::Delete { path: self.path.leader_instance(), version: Some(node.version) });
@@ -45,25 +67,39 @@ impl JobMachine {
             return true;
         };
         let id = node.text();
+        if self.leader_seen.is_none_or(|(czxid, _)| czxid != node.czxid) {
+            self.leader_seen = Some((node.czxid, now));
+        }
         if id == self.id() {
             self.leader_odd_since = None;
             return node.owner != self.session_id();
         }
         if self.view.is_live(&id) {
             self.leader_odd_since = None;
-            return false;
+            return self.is_kept_waiting(now);
         }
         let since = *self.leader_odd_since.get_or_insert(now);
         now >= since + limits::LEADER_UNREGISTERED
+    }
+
+    /// Whether a firing of ours has waited for so long for the leader's resharding that another one must do it.
+    fn is_kept_waiting(&self, now: Timestamp) -> bool {
+        let waits = self.view.necessary.is_some() || self.view.processing.is_some();
+        let had_time = self.leader_seen.is_some_and(|(_, since)| since + limits::LEADER_WAIT <= now);
+        // Whoever cannot divide does not take the lead.
+        waits && had_time && self.desired(now).is_some() && self.follow.depose_at().is_some_and(|at| at <= now)
     }
 
     pub(super) fn elect_done(&mut self, now: Timestamp, latch: &str, result: StepResult, out: &mut Effects) {
         match result {
             StepResult::Committed { zxid } => {
                 self.latch = None; // its node went with the transaction
+                let deposed = self.view.leader_id().filter(|id| self.view.is_live(id) && id != self.id());
                 self.view.leader = Some(Node::new(self.id(), zxid, self.session_id(), now));
                 self.leader_odd_since = None;
                 self.lead = Lead::default();
+                self.lead.recheck = limits::LEADER_RECHECKS.iter().map(|after| now + *after).collect();
+                out.0.extend(deposed.map(|leader| Effect::Note(Note::Deposed { leader })));
                 out.note(Note::Elected);
             }
             StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {

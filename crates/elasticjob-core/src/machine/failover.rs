@@ -1,7 +1,7 @@
 //! Marks of the dead (Java: `FailoverService`, `FailoverListenerManager`): runs of instances that died are taken over where
 //! failover is on, and their marks cleared where it is not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::types::{Effects, Purpose, Step};
@@ -9,12 +9,18 @@ use super::{JobMachine, Note, StepResult};
 use crate::limits;
 use crate::path;
 use crate::time::Timestamp;
-use crate::tree::Op;
+use crate::tree::{Node, Op};
 use crate::view::{Answer, Query};
 use crate::wire::Ledger;
 
+/// The version of a `failover` node of ours, see `orphan_read`.
+pub(super) const TAKEN_VERSION: i32 = 1;
 /// A `failover` node whose taker is not there is deleted after this long; ephemeral ones go by themselves.
 const TAKER_ODD: Duration = Duration::from_secs(1);
+/// How long a taker that lives may take until it runs what it took.
+const TAKER_TIME: Duration = Duration::from_secs(10);
+/// How often a mark is looked at whose instance was shut down and lives on.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// For how long it matters who has gone and when.
 const GONE_KEPT: Duration = Duration::from_secs(600);
 
@@ -22,11 +28,12 @@ impl JobMachine {
     /// When a second look at something that vanished is due.
     pub(super) fn second_look_at(&self) -> Option<Timestamp> {
         let gone = self.bereaved.iter().filter_map(|id| self.gone.get(id)).map(|t| *t + limits::SECOND_LOOK);
-        let blocked = self.blocked.values().filter_map(super::types::Blocked::look_at);
-        let takers = self.takers_odd_since.values().map(|t| *t + TAKER_ODD);
+        let blocked = self.blocked.values().flat_map(super::types::Blocked::times);
+        let takers = self.takers.values().map(|(_, _, until)| *until);
         let leader = self.is_leader().then(|| self.gone.values().max().map(|t| *t + limits::SECOND_LOOK)).flatten();
         let leader = leader.filter(|t| *t > self.schedule.last_tick);
-        gone.chain(blocked).chain(takers).chain(leader).min()
+        let now = self.schedule.last_tick;
+        gone.chain(blocked).chain(takers).chain(leader).filter(|t| *t > now).min()
     }
 
     /// Rule: looks for runs that instances left behind when they died.
@@ -51,6 +58,8 @@ impl JobMachine {
                     Query::Node(self.path.item_running(*i)),
                     Query::Node(self.path.item_failovering(*i)),
                     Query::Node(self.path.item_failover(*i)),
+                    Query::Node(self.path.item(*i)),
+                    Query::Children(self.path.item_owner(*i)),
                 ]
             })
             .collect();
@@ -62,8 +71,14 @@ impl JobMachine {
             self.bereaved.insert(String::new());
             return self.look_again(now, out);
         };
-        for (item, answers) in items.iter().zip(answers.chunks(3)) {
-            let dead = |index: usize| answers[index].node().is_some_and(|n| self.is_dead(*item, &n.text()));
+        for (item, answers) in items.iter().zip(answers.chunks(5)) {
+            let dead = |index: usize| {
+                let lives = |mark: &Node| lives_on(mark, answers[3].node(), answers[4].children());
+                let ours = |mark: &Node| mark.is(self.id());
+                answers[index]
+                    .node()
+                    .is_some_and(|mark| self.is_dead(*item, &mark.text()) && (ours(mark) || !lives(mark)))
+            };
             if answers[2].node().is_none() && (dead(0) || (answers[0].node().is_none() && dead(1))) {
                 self.orphans.insert(*item);
             }
@@ -103,6 +118,7 @@ impl JobMachine {
             Query::Node(self.path.item(item)),
             Query::Node(self.path.failover_item(item)),
             Query::Children(self.path.instances()),
+            Query::Children(self.path.item_owner(item)),
         ];
         self.read(Step::ReadOrphan { item, latch }, queries, out)
     }
@@ -123,10 +139,14 @@ impl JobMachine {
         let live: BTreeSet<&String> = answers.get(6).map(Answer::children).unwrap_or_default().iter().collect();
         let dead = |id: &String| if id == self.id() { self.is_dead(item, id) } else { !live.contains(id) };
         let (running, failovering) = (node(1).map(|n| n.text()), node(3).map(|n| n.text()));
+        let claims = answers.get(7).map(Answer::children).unwrap_or_default();
+        let lives = node(1).is_some_and(|mark| !mark.is(self.id()) && lives_on(mark, node(4), claims));
+        let begun_since = node(4).zip(node(3)).is_some_and(|(ledger, taker)| ledger.mzxid > taker.mzxid);
         // The run of a dead instance, that of a dead taker, or one that a Java survivor asks somebody to take.
         let from = match (&running, &failovering) {
-            (Some(runner), _) => dead(runner).then(|| runner.clone()),
-            (None, Some(taker)) if dead(taker) => Some(taker.clone()),
+            (Some(runner), _) => (dead(runner) && !lives).then(|| runner.clone()),
+            // Unless the item was begun since: then the dead one's run is superseded.
+            (None, Some(taker)) if dead(taker) && !begun_since => Some(taker.clone()),
             (None, _) => node(5).map(|_| "a dead instance".to_owned()),
         };
         if let (Some(failover), Some(ledger)) = (node(2), node(4))
@@ -141,6 +161,16 @@ impl JobMachine {
             self.release_latch(out);
             return;
         }
+        if let (None, None, Some(left), true) = (&from, node(2), node(3), begun_since)
+            && running.is_none()
+            && dead(&left.text())
+        {
+            let ops = vec![Op::Delete { path: self.path.item_failovering(item), version: Some(left.version) }];
+            self.orphans.remove(&item);
+            self.release_latch(out);
+            self.commit(Step::ClearMark { item, of: left.text() }, ops, out);
+            return;
+        }
         let (Some(dead), None, Some(ledger)) = (from, node(2), node(4)) else {
             self.orphans.remove(&item);
             self.release_latch(out);
@@ -150,7 +180,9 @@ impl JobMachine {
         ops.extend(node(0).map(|owner| Op::check(self.path.item_owner(item), owner.version)));
         ops.extend(node(1).map(|mark| Op::Delete { path: self.path.item_running(item), version: Some(mark.version) }));
         ops.extend(node(5).map(|_| Op::delete(self.path.failover_item(item))));
+        // Written once more: at version 1 it is told from a node that a Java instance puts in its place.
         ops.push(Op::ephemeral(self.path.item_failover(item), self.id()));
+        ops.push(Op::set(self.path.item_failover(item), self.id()));
         ops.push(match node(3) {
             Some(_) => Op::set(self.path.item_failovering(item), self.id()),
             None => Op::create(self.path.item_failovering(item), self.id()),
@@ -194,32 +226,71 @@ impl JobMachine {
 
     /// Rule: finds out whose mark it is that refused a begin, and clears it where its owner is gone.
     pub(super) fn inspect_blocked(&mut self, now: Timestamp, out: &mut Effects) -> bool {
-        self.find_odd_takers(now);
-        let odd = self.takers_odd_since.iter().find(|(_, since)| **since + TAKER_ODD <= now).map(|(item, _)| *item);
-        if let Some(item) = odd {
-            self.takers_odd_since.remove(&item);
-            let of = self.items.get(&item).and_then(|i| i.taken_by.clone()).unwrap_or_default();
+        self.look_at_takers(now);
+        let late =
+            self.takers.iter().find(|(_, (_, _, until))| *until <= now).map(|(item, taker)| (*item, taker.clone()));
+        if let Some((item, (taker, gone, _))) = late {
+            self.takers.remove(&item);
+            if !gone {
+                let queries =
+                    vec![Query::Node(self.path.item_running(item)), Query::Node(self.path.item_failover(item))];
+                return self.read(Step::InspectTaker { item, taker }, queries, out);
+            }
             let op = Op::delete(self.path.item_failover(item));
-            return self.commit(Step::ClearMark { item, of }, vec![op], out);
+            return self.commit(Step::ClearMark { item, of: taker }, vec![op], out);
         }
         let due = |b: &super::types::Blocked| b.inspect || b.look_at().is_some_and(|at| at <= now);
         let Some(item) = self.blocked.iter().find(|(_, b)| due(b)).map(|(item, _)| *item) else { return false };
-        let queries = vec![Query::Node(self.path.item_running(item)), Query::Children(self.path.instances())];
+        let queries = vec![
+            Query::Node(self.path.item_running(item)),
+            Query::Children(self.path.instances()),
+            Query::Node(self.path.item_failovering(item)),
+            Query::Node(self.path.item(item)),
+            Query::Children(self.path.item_owner(item)),
+            Query::Node(self.path.item_failover(item)),
+        ];
         self.read(Step::Inspect { item }, queries, out)
     }
 
-    fn find_odd_takers(&mut self, now: Timestamp) {
-        let odd = |number: &u32, by: &str| !by.is_empty() && self.is_dead(*number, by);
-        let found: BTreeSet<u32> = self
-            .items
-            .iter()
-            .filter(|(number, item)| item.taken_by.as_deref().is_some_and(|by| odd(number, by)))
-            .map(|(number, _)| *number)
-            .collect();
-        self.takers_odd_since.retain(|item, _| found.contains(item));
-        for item in found {
-            self.takers_odd_since.entry(item).or_insert(now);
+    /// Those who have taken items of ours over have time to run them; those who are gone have less.
+    fn look_at_takers(&mut self, now: Timestamp) {
+        let mut found = BTreeMap::new();
+        for (number, item) in &self.items {
+            let Some(by) = item.taken_by.clone().filter(|by| by != self.id() || self.is_dead(*number, by)) else {
+                continue;
+            };
+            // An ephemeral one goes with its session: as long as it stands its process lives, registered or not.
+            let gone = item.taken_in == 0 && self.is_dead(*number, &by);
+            let until = match self.takers.get(number) {
+                Some((taker, was_gone, until)) if *taker == by && *was_gone == gone => *until,
+                _ if gone => now + TAKER_ODD,
+                _ => (item.taken_at.min(now) + TAKER_TIME).max(now + TAKER_ODD),
+            };
+            found.insert(*number, (by, gone, until));
         }
+        self.takers = found;
+    }
+
+    /// A taker that lives and does not run what it took: Java's does so when the mark of the dead is still there, for ever.
+    pub(super) fn taker_inspected(
+        &mut self,
+        now: Timestamp,
+        item: u32,
+        taker: &str,
+        result: StepResult,
+        out: &mut Effects,
+    ) {
+        let StepResult::Answers(answers) = result else { return };
+        let (running, failover) = (answers.first().and_then(Answer::node), answers.get(1).and_then(Answer::node));
+        let Some(failover) = failover.filter(|n| n.is(taker)) else { return };
+        // It runs, or is one of ours, which needs no help: looked at again later.
+        if running.is_some_and(|mark| mark.is(taker)) || (failover.owner != 0 && failover.version == TAKEN_VERSION) {
+            self.takers.insert(item, (taker.to_owned(), false, now + TAKER_TIME));
+            return;
+        }
+        // The mark of the dead is looked at when the item is begun.
+        let ops = vec![Op::Delete { path: self.path.item_failover(item), version: Some(failover.version) }];
+        self.commit(Step::ClearMark { item, of: taker.to_owned() }, ops, out);
     }
 
     pub(super) fn inspected(&mut self, now: Timestamp, item: u32, result: StepResult, out: &mut Effects) {
@@ -230,13 +301,29 @@ impl JobMachine {
         };
         let (owner, version) = (mark.text(), mark.version);
         let ours = owner == self.id() && self.is_dead(item, &owner);
-        if !ours && path_lists(&answers[1], &owner) {
-            return self.wait_for_mark(item, owner, out);
+        let listed = path_lists(&answers[1], &owner);
+        let ledger = answers[3].node().and_then(|n| Ledger::parse(&n.data));
+        let takes =
+            answers[5].node().is_some_and(|n| ledger.is_some_and(|l| l.session == n.owner && mark.is(&l.instance)));
+        if !ours && (listed || takes || lives_on(mark, answers[3].node(), answers[4].children())) {
+            // One that was shut down lets its runs end; nobody hears of its death.
+            let again = (!listed).then(|| now + LOOK_AGAIN);
+            return self.wait_for_mark(item, owner, again, out);
         }
         let Some(blocked) = self.blocked.get_mut(&item) else { return };
         blocked.inspect = false;
+        blocked.again = None;
         let since = *blocked.orphan_since.get_or_insert(now);
         if !ours && now < since + limits::SECOND_LOOK {
+            return;
+        }
+        if self.taken.contains_key(&item) {
+            // Left behind since we took the item over.
+            let ops = vec![
+                Op::check(self.path.item_failover(item), TAKEN_VERSION),
+                Op::Delete { path: self.path.item_running(item), version: Some(version) },
+            ];
+            self.commit(Step::ClearMark { item, of: owner }, ops, out);
             return;
         }
         if self.config.as_ref().is_some_and(|c| c.failover) {
@@ -249,29 +336,40 @@ impl JobMachine {
             self.blocked.remove(&item);
             return;
         };
-        let ops = vec![
+        let mut ops = vec![
             Op::check(self.path.item_owner(item), own.owner_version),
             Op::exists(self.path.item_claim(item, self.session_id())),
             Op::Delete { path: self.path.item_running(item), version: Some(version) },
         ];
+        // From before failover was switched off: later it would be taken for a run to take over.
+        let failovering = answers.get(2).and_then(Answer::node).filter(|n| n.is(&owner));
+        ops.extend(
+            failovering.map(|n| Op::Delete { path: self.path.item_failovering(item), version: Some(n.version) }),
+        );
         self.commit(Step::ClearMark { item, of: owner }, ops, out);
     }
 
     /// It runs elsewhere: this firing is missed, and caught up when the mark goes.
-    fn wait_for_mark(&mut self, item: u32, by: String, out: &mut Effects) {
+    fn wait_for_mark(&mut self, item: u32, by: String, again: Option<Timestamp>, out: &mut Effects) {
+        let told = self.blocked.get(&item).is_some_and(|b| b.again.is_some());
         if let Some(blocked) = self.blocked.get_mut(&item) {
             blocked.inspect = false;
+            blocked.again = again;
             blocked.orphan_since = None;
         }
         let misfire = self.config.as_ref().is_some_and(|c| c.misfire);
-        if let (Some(own), Some(due)) = (self.items.get_mut(&item), self.schedule.last_due)
-            && own.accounted < due
-        {
-            own.accounted = due;
-            own.missed = misfire.then_some(due);
+        if let Some(due) = self.schedule.last_due.filter(|d| self.items.get(&item).is_some_and(|i| i.accounted < *d)) {
+            self.account(&[item], due, out);
+            if let Some(own) = self.items.get_mut(&item) {
+                own.accounted = due;
+                own.miss(due, misfire);
+            }
+            self.say_missed(vec![item], due, out);
         }
         self.watch(vec![self.path.item_running(item)], out);
-        out.note(Note::Blocked { item, by });
+        if !told {
+            out.note(Note::Blocked { item, by });
+        }
     }
 
     pub(super) fn mark_cleared(
@@ -294,6 +392,14 @@ impl JobMachine {
             StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.look_again(now, out),
         }
     }
+}
+
+/// Whether a mark's instance lives although it is not registered: it was shut down, and lets its runs end. Its begin is the
+/// item's last one, and its session holds the mark, or its claim. A Java instance leaves no ledger, and counts as gone.
+pub(super) fn lives_on(mark: &Node, ledger: Option<&Node>, claims: &[String]) -> bool {
+    let Some(ledger) = ledger.and_then(|n| Ledger::parse(&n.data)) else { return false };
+    let claim = format!("claim-{:016x}", ledger.session);
+    mark.is(&ledger.instance) && (mark.owner == ledger.session || claims.contains(&claim))
 }
 
 fn path_lists(children: &Answer, id: &str) -> bool {

@@ -4,19 +4,19 @@
 //! us, and followed by another look. A Java leader deletes and creates that node, which takes the claim along; a leader of
 //! ours writes it, which raises its version. The begin checks both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::types::{Effects, Item, Step};
 use super::{Effect, JobMachine, Note, StepResult};
 use crate::limits;
-use crate::path::JobPath;
+use crate::path::{JobPath, parse_item};
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason, Refusal};
 use crate::view::{Answer, Query};
 use crate::wire::{Claim, Ledger};
 
 /// What is read of an item of ours after it was claimed.
-const QUERIES_PER_ITEM: usize = 4;
+const QUERIES_PER_ITEM: usize = 5;
 
 impl JobMachine {
     /// Whether firings wait: for a resharding, or for a look at what it brought.
@@ -39,7 +39,8 @@ impl JobMachine {
             return false;
         }
         self.follow.read_for = self.follow.reasons;
-        let queries = (0..config.sharding_total_count).map(|item| Query::Node(self.path.item_owner(item))).collect();
+        let mut queries = vec![Query::Children(self.path.sharding())];
+        queries.extend((0..config.sharding_total_count).map(|item| Query::Node(self.path.item_owner(item))));
         self.read(Step::ReadOwners, queries, out)
     }
 
@@ -50,33 +51,55 @@ impl JobMachine {
         if let Some(due) = self.schedule.last_due.filter(|due| *due > self.schedule.floor && self.is_held()) {
             self.schedule.floor = due;
             let misfire = self.config.as_ref().is_some_and(|c| c.misfire);
+            let items: Vec<u32> = self.items.iter().filter(|(_, i)| i.accounted < due).map(|(n, _)| *n).collect();
+            self.account(&items, due, out);
             for item in self.items.values_mut().filter(|item| item.accounted < due) {
                 item.accounted = due;
-                item.missed = misfire.then_some(due);
+                item.miss(due, misfire);
             }
-            out.note(Note::Skipped { due, reason: "the resharding did not end in time" });
+            out.note(Note::Skipped { items, due, reason: "the resharding did not end in time" });
         }
     }
 
     pub(super) fn owners_read(&mut self, now: Timestamp, result: StepResult, out: &mut Effects) {
         let StepResult::Answers(answers) = result else { return };
+        let Some((names, answers)) = answers.split_first() else { return };
         let owners: BTreeMap<u32, String> =
-            (0_u32..).zip(&answers).filter_map(|(item, a)| Some((item, a.node()?.text()))).collect();
+            (0_u32..).zip(answers).filter_map(|(item, a)| Some((item, a.node()?.text()))).collect();
+        let beyond = |name: &String| parse_item(name).is_some_and(|item| item as usize >= answers.len());
+        self.follow.has_excess = names.children().iter().any(beyond);
         let own: Vec<u32> = owners.iter().filter(|(_, id)| *id == self.id()).map(|(item, _)| *item).collect();
         self.remember_owners(now, owners);
         let session = self.session_id();
         let claim = Claim { instance: self.id().to_owned(), at: now }.to_text();
-        let mut ops: Vec<Op> =
-            own.iter().map(|i| Op::ephemeral(self.path.item_claim(*i, session), claim.as_str())).collect();
-        let lost: Vec<u32> = self.items.keys().filter(|i| !own.contains(i)).copied().collect();
+        let mut ops: Vec<Op> = own
+            .iter()
+            .filter(|i| !self.claimed.contains(i))
+            .map(|i| Op::ephemeral(self.path.item_claim(*i, session), claim.as_str()))
+            .collect();
+        // Also what we had before we were disabled for a while.
+        let had: BTreeSet<u32> = self.items.keys().chain(&self.claimed).copied().collect();
+        let lost: Vec<u32> = had.into_iter().filter(|i| !own.contains(i)).collect();
         ops.extend(lost.iter().map(|i| Op::delete(self.path.item_claim(*i, session))));
         let watched = lost.iter().flat_map(|i| [self.path.item_disabled(*i), self.path.item_failover(*i)]).collect();
         self.unwatch(watched, out);
+        self.claimed.retain(|item| own.contains(item));
         if ops.is_empty() {
-            self.settle_items(BTreeMap::new(), out);
-            return;
+            return self.read_own(own, out);
         }
         self.claim(own, ops, out);
+    }
+
+    /// The items that name us are claimed: what else is to be known of them is read, and whether they name us still.
+    fn read_own(&mut self, own: Vec<u32>, out: &mut Effects) {
+        if own.is_empty() {
+            return self.settle_items(BTreeMap::new(), out);
+        }
+        self.claimed.extend(own.iter().copied());
+        let watched = own.iter().flat_map(|i| [self.path.item_disabled(*i), self.path.item_failover(*i)]).collect();
+        self.watch(watched, out);
+        let queries = own.iter().flat_map(|item| item_queries(&self.path, *item)).collect();
+        self.read(Step::ReadOwn { own }, queries, out);
     }
 
     fn claim(&mut self, own: Vec<u32>, ops: Vec<Op>, out: &mut Effects) {
@@ -88,9 +111,15 @@ impl JobMachine {
     fn remember_owners(&mut self, now: Timestamp, owners: BTreeMap<u32, String>) {
         let gone_at = |owner: Option<&String>| owner.and_then(|o| self.gone.get(o)).copied();
         let unsettled = self.follow.unsettled_since.unwrap_or(now);
+        let handover = std::mem::take(&mut self.follow.handover);
         self.follow.handover = owners
-            .keys()
-            .map(|item| {
+            .iter()
+            .map(|(item, owner)| {
+                // Read once more before it was taken in: who had it before is the one of then.
+                let same = self.follow.owners.get(item) == Some(owner) && !self.items.contains_key(item);
+                if let Some(known) = handover.get(item).filter(|_| same) {
+                    return (*item, known.clone());
+                }
                 let before = self.follow.owners.get(item);
                 let since = gone_at(before).map_or(unsettled, |gone| gone.min(unsettled));
                 (*item, (before.cloned(), since))
@@ -125,25 +154,25 @@ impl JobMachine {
         if !ops.is_empty() {
             return self.claim(own, ops, out);
         }
-        if own.is_empty() {
-            self.settle_items(BTreeMap::new(), out);
-            return;
-        }
-        let watched = own.iter().flat_map(|i| [self.path.item_disabled(*i), self.path.item_failover(*i)]).collect();
-        self.watch(watched, out);
-        let queries = own.iter().flat_map(|item| item_queries(&self.path, *item)).collect();
-        self.read(Step::ReadOwn { own }, queries, out);
+        self.read_own(own, out);
     }
 
     pub(super) fn own_read(&mut self, now: Timestamp, own: &[u32], result: StepResult, out: &mut Effects) {
         let StepResult::Answers(answers) = result else { return };
         let claim = format!("claim-{:016x}", self.session_id());
+        let failover = self.config.as_ref().is_some_and(|c| c.failover);
         let mut items = BTreeMap::new();
         for (item, answers) in own.iter().zip(answers.chunks(QUERIES_PER_ITEM)) {
-            let [owner, claims, node, marks] = answers else { continue };
+            let [owner, claims, node, marks, taker] = answers else { continue };
             let (Some(owner), Some(node)) = (owner.node(), node.node()) else { continue };
+            let left = |mark: &str| marks.children().iter().any(|m| m == mark);
+            if !failover && left("failovering") && !left("running") {
+                self.abandoned.insert(*item, false); // a takeover of before failover was switched off
+            }
             if owner.is(self.id()) && claims.children().contains(&claim) {
-                items.insert(*item, self.item(now, *item, owner, node, marks));
+                items.insert(*item, self.item(now, *item, owner, node, marks, taker));
+            } else {
+                self.claimed.remove(item); // gone with the node, or never made
             }
         }
         if items.len() < own.len() {
@@ -153,7 +182,7 @@ impl JobMachine {
         self.settle_items(items, out);
     }
 
-    fn item(&self, now: Timestamp, number: u32, owner: &Node, node: &Node, marks: &Answer) -> Item {
+    fn item(&self, now: Timestamp, number: u32, owner: &Node, node: &Node, marks: &Answer, taker: &Answer) -> Item {
         let has = |mark: &str| marks.children().iter().any(|m| m == mark);
         let before = self.items.get(&number);
         let accounted = match before {
@@ -162,12 +191,21 @@ impl JobMachine {
         };
         let begun = Ledger::parse(&node.data).filter(|l| is_credible(l, now)).map(|l| l.due);
         let misfire_node = has("misfire");
+        let known = begun.unwrap_or(accounted).max(self.schedule.untold);
+        // While everybody rested nothing was to be begun.
+        let rested = self.schedule.rested.filter(|(first, _)| known < *first).map_or(known, |(_, last)| last);
+        let told = before.map_or(known.max(rested), |b| b.told.max(known));
         Item {
+            told,
+            yields_until: Timestamp(0),
+            superseded: has("failovering") && !has("failover"),
             owner_version: owner.version,
             ledger_version: node.version,
             accounted: begun.map_or(accounted, |due| due.max(accounted)),
             disabled: has("disabled"),
-            taken_by: has("failover").then(String::new),
+            taken_by: taker.node().map(Node::text),
+            taken_at: taker.node().map(|n| n.created).unwrap_or_default(),
+            taken_in: taker.node().map(|n| n.owner).unwrap_or_default(),
             misfire_node,
             // What we missed somebody else may have run meanwhile.
             missed: before
@@ -233,6 +271,37 @@ impl JobMachine {
         if !wanted.values().any(|owner| owner == self.id()) {
             return false;
         }
+        self.ask_for_resharding(out)
+    }
+
+    /// Rule: asks for a resharding where an item has no live owner and the leader, which should have asked, does not.
+    pub(super) fn ask_for_division(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding);
+        let looks = self.is_available() && !self.is_held() && !self.is_leader() && !fixed && !self.config_refused;
+        if !looks || !self.has_unowned_items() {
+            self.follow.unowned_since = None;
+            return false;
+        }
+        if self.follow.asked_for.as_ref() == Some(&self.follow.owners) {
+            return false; // that is how the leader wants it
+        }
+        let since = *self.follow.unowned_since.get_or_insert(now);
+        if now < since + limits::LEADER_WAIT {
+            return false;
+        }
+        self.follow.unowned_since = None;
+        self.follow.asked_for = Some(self.follow.owners.clone());
+        self.ask_for_resharding(out)
+    }
+
+    /// Whether an item has no owner, or one that is gone, by the assignment as it was read last.
+    pub(super) fn has_unowned_items(&self) -> bool {
+        let total = self.config.as_ref().map(|c| c.sharding_total_count).unwrap_or_default();
+        let owned = |item: u32| self.follow.owners.get(&item).is_some_and(|owner| self.view.is_live(owner));
+        self.follow.known && !self.follow.stale && !(0..total).all(owned)
+    }
+
+    fn ask_for_resharding(&mut self, out: &mut Effects) -> bool {
         let ops = vec![
             Op::Ensure(self.path.leader()),
             Op::Ensure(self.path.below("leader/sharding")),
@@ -254,6 +323,7 @@ fn item_queries(path: &JobPath, item: u32) -> [Query; QUERIES_PER_ITEM] {
         Query::Children(path.item_owner(item)),
         Query::Node(path.item(item)),
         Query::Children(path.item(item)),
+        Query::Node(path.item_failover(item)),
     ]
 }
 

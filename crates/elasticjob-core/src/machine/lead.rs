@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::failover::lives_on;
 use super::types::{Basis, Effects, Plan, Step, Survey};
 use super::{JobMachine, Note, StepResult};
 use crate::limits;
@@ -23,6 +24,12 @@ impl JobMachine {
         if !self.is_leader() || !self.is_available() {
             self.lead = super::types::Lead::default();
             return false;
+        }
+        if self.lead.recheck.first().is_some_and(|at| *at <= now) {
+            self.lead.recheck.remove(0);
+            let total = self.config.as_ref().map(|c| c.sharding_total_count).unwrap_or_default();
+            let queries = (0..total).map(|item| Query::Node(self.path.item_owner(item))).collect();
+            return self.read(Step::LookAgain, queries, out);
         }
         let Some(basis) = self.basis() else { return false };
         if basis.available.is_empty() || self.is_in_doubt(now) {
@@ -57,6 +64,16 @@ impl JobMachine {
         self.read(Step::Survey(Box::new(survey)), queries, out)
     }
 
+    /// What stands there is what we know, or it is taken in anew; nothing waits for this look.
+    pub(super) fn looked_again(&mut self, now: Timestamp, result: StepResult) {
+        let StepResult::Answers(answers) = result else { return };
+        let owners: BTreeMap<u32, String> =
+            (0_u32..).zip(&answers).filter_map(|(item, a)| Some((item, a.node()?.text()))).collect();
+        if owners != self.follow.owners {
+            self.unsettle(now);
+        }
+    }
+
     fn basis(&self) -> Option<Basis> {
         let config = self.config.as_ref()?;
         Some(Basis {
@@ -77,7 +94,7 @@ impl JobMachine {
         }
         if let Some(old) = &self.lead.basis {
             let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding);
-            return if fixed { old.total != basis.total } else { old != basis };
+            return if fixed { old.total != basis.total } else { old != basis || self.has_unowned_items() };
         }
         if self.follow.stale || !self.follow.known {
             return false; // not known yet: the assignment is about to be read
@@ -86,6 +103,7 @@ impl JobMachine {
         let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding) && !self.follow.owners.is_empty();
         let complete = self.follow.owners.len() == basis.total as usize;
         let as_wanted = if fixed { complete } else { self.desired(now).as_ref() == Some(&self.follow.owners) };
+        let as_wanted = as_wanted && !self.follow.has_excess;
         if as_wanted {
             self.lead.basis = Some(basis.clone());
         }
@@ -136,6 +154,9 @@ impl JobMachine {
 
     pub(super) fn surveyed(&mut self, now: Timestamp, mut survey: Survey, result: StepResult, out: &mut Effects) {
         let StepResult::Answers(answers) = result else { return };
+        if self.basis().as_ref() != Some(&survey.basis) {
+            return; // what it is made from has changed meanwhile: it begins anew
+        }
         survey.answers.extend(answers);
         // Items beyond the count are deleted with all that is below them.
         let excess: Vec<u32> = survey.answers[0].children().iter().filter_map(|n| parse_item(n)).collect();
@@ -150,6 +171,7 @@ impl JobMachine {
                     Query::Node(self.path.item_running(i)),
                 ]
             })
+            .chain(self.left_marks(&survey))
             .filter(|query| !survey.queries.contains(query))
             .collect();
         if !further.is_empty() {
@@ -160,6 +182,29 @@ impl JobMachine {
         let Some(desired) = self.desired(now) else { return self.bad_strategy(now, &survey.basis, out) };
         let plan = self.plan(&survey, &desired);
         self.commit_part(plan, out);
+    }
+
+    /// Without failover nobody takes the mark of one that is gone away, where Java owns the item. Who seems to be gone is looked
+    /// for once more, behind the mark: our picture lags.
+    fn left_marks(&self, survey: &Survey) -> Vec<Query> {
+        if self.config.as_ref().is_none_or(|c| c.failover) {
+            return Vec::new();
+        }
+        let mark = |item: u32| {
+            // Behind the names come an owner and a mark for each item.
+            survey
+                .answers
+                .get(2 + 2 * item as usize)?
+                .node()
+                .filter(|mark| mark.owner == 0 && !self.view.is_live(&mark.text()))
+        };
+        let left = (0..survey.basis.total).filter(|item| mark(*item).is_some());
+        let about = |item: u32| [Query::Node(self.path.item(item)), Query::Children(self.path.item_owner(item))];
+        let mut queries: Vec<Query> = left.flat_map(about).collect();
+        if !queries.is_empty() {
+            queries.push(Query::Children(self.path.instances()));
+        }
+        queries
     }
 
     fn bad_strategy(&mut self, now: Timestamp, basis: &Basis, out: &mut Effects) {
@@ -210,6 +255,14 @@ impl JobMachine {
                 Some(owner) => ops.push(Op::Set { path, data: new.clone().into(), version: Some(owner.version) }),
             }
             plan.new.insert(*item, new);
+            // Asked for in `left_marks`. A begin of ours since would have raised the ledger's version.
+            if let (Some(mark), Some(ledger)) = (node(self.path.item_running(*item)), node(self.path.item(*item)))
+                && !children(self.path.instances()).contains(&mark.text())
+                && !lives_on(mark, Some(ledger), children(self.path.item_owner(*item)))
+            {
+                ops.push(Op::check(self.path.item(*item), ledger.version));
+                ops.push(Op::Delete { path: self.path.item_running(*item), version: Some(mark.version) });
+            }
         }
         let owners: BTreeSet<&String> = plan.new.values().collect();
         let mut guard: Vec<Op> = vec![Op::exists(self.path.leader_instance())];
@@ -268,6 +321,10 @@ impl JobMachine {
                 let watched = plan.kept.iter().map(|item| self.path.item_running(*item)).collect();
                 self.watch(watched, out);
                 let kept: Vec<u32> = plan.kept.iter().copied().collect();
+                if plan.processing.is_some() {
+                    // Another leader was, or still is, at it.
+                    self.lead.recheck = limits::LEADER_RECHECKS.iter().map(|after| now + *after).collect();
+                }
                 self.lead.basis = Some(plan.basis);
                 self.lead.kept = plan.kept;
                 self.lead.forced = false;
@@ -278,6 +335,7 @@ impl JobMachine {
             }
             // Something changed since the survey, or our picture is not what is there.
             StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
+                self.lead.basis = None;
                 self.look_again(now, out);
             }
         }

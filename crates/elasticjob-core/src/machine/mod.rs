@@ -73,20 +73,26 @@ pub struct JobMachine {
     bereaved: BTreeSet<String>,
     /// Items that may be taken over.
     orphans: BTreeSet<u32>,
-    /// Takeovers that came to nothing: their nodes are to be deleted.
-    abandoned: BTreeSet<u32>,
+    /// Takeovers that came to nothing: their nodes are to be deleted, `failover` too or `failovering` alone.
+    abandoned: BTreeMap<u32, bool>,
+    /// The items that have a claim of ours.
+    claimed: BTreeSet<u32>,
     /// Whether this machine was registered before: what a start writes is written once.
     has_joined: bool,
     /// Whether an operator took it out.
     is_shut_down: bool,
-    /// Nodes `failover` of our items whose taker is not there, and since when.
-    takers_odd_since: BTreeMap<u32, Timestamp>,
+    /// Nodes `failover` of our items: the taker, whether it is gone, and until when it has time.
+    takers: BTreeMap<u32, (String, bool, Timestamp)>,
     leader_odd_since: Option<Timestamp>,
+    /// The leader's node, and since when we see it.
+    leader_seen: Option<(i64, Timestamp)>,
     servers_dead_since: BTreeMap<String, Timestamp>,
     step: Option<(StepId, Step)>,
     latch: Option<Latch>,
     /// Latches in whose queues a place of ours may have stayed behind, since the link broke meanwhile.
     left_queues: BTreeSet<String>,
+    /// Latches that were given back, and when: that may not have arrived if the link breaks now.
+    given_back: BTreeMap<String, Timestamp>,
     last_id: u64,
     begins: u64,
     pause_until: Timestamp,
@@ -96,7 +102,7 @@ pub struct JobMachine {
 }
 
 /// Who goes first when several steps could be made: what is due before what keeps house.
-const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 21] = [
+const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 22] = [
     JobMachine::confirm_shutdown,
     JobMachine::settle,
     JobMachine::release,
@@ -117,6 +123,7 @@ const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 21] = [
     JobMachine::elect,
     JobMachine::reshard,
     JobMachine::ask_for_items,
+    JobMachine::ask_for_division,
     JobMachine::tidy,
 ];
 
@@ -145,15 +152,18 @@ impl JobMachine {
             gone: BTreeMap::new(),
             bereaved: BTreeSet::new(),
             orphans: BTreeSet::new(),
-            abandoned: BTreeSet::new(),
+            abandoned: BTreeMap::new(),
+            claimed: BTreeSet::new(),
             has_joined: false,
             is_shut_down: false,
-            takers_odd_since: BTreeMap::new(),
+            takers: BTreeMap::new(),
             leader_odd_since: None,
+            leader_seen: None,
             servers_dead_since: BTreeMap::new(),
             step: None,
             latch: None,
             left_queues: BTreeSet::new(),
+            given_back: BTreeMap::new(),
             last_id: 0,
             begins: 0,
             pause_until: Timestamp(0),
@@ -198,11 +208,13 @@ impl JobMachine {
                 // The rules are asked again when the pause is over, and when one of their own times comes.
                 let rules = [
                     self.release_at(),
-                    self.follow.wake_at(),
+                    self.follow.wake_at(self.schedule.last_tick),
                     self.lead.wake_at(),
                     self.second_look_at(),
                     self.leader_odd_since.map(|t| t + limits::LEADER_UNREGISTERED),
+                    self.leader_seen.map(|(_, since)| since + limits::LEADER_WAIT),
                     self.tidy_at(),
+                    self.yield_ends_at(),
                 ];
                 // A time that has passed without an act waits for something else, which will be an input.
                 let now = self.schedule.last_tick;
@@ -307,10 +319,11 @@ impl JobMachine {
             StepResult::Refused(_) => {}
         }
         match step {
-            Step::Join { wrote } => self.join_done(now, wrote, result, out),
+            Step::Join { wrote, server } => self.join_done(now, wrote, server, result, out),
             Step::ConfirmShutdown => self.shutdown_confirmed(now, result, out),
             Step::Leave { ops } => self.leave_done(now, ops, result, out),
             Step::Server | Step::Tidy => self.housekeeping_done(now, result, out),
+            Step::ReadLeader { latch } => self.leader_read(now, latch, result, out),
             Step::Elect { latch } => self.elect_done(now, &latch, result, out),
             Step::Abdicate => self.abdicate_done(result, out),
             Step::ReadOwners => self.owners_read(now, result, out),
@@ -326,12 +339,15 @@ impl JobMachine {
             Step::Begin(plan) => self.begin_done(now, *plan, result, out),
             Step::Settle { items } => self.settled(now, &items, result, out),
             Step::Release { items, ops } => self.release_done(now, items, ops, result, out),
+            Step::Abandon { item } => self.abandoned(now, item, result),
+            Step::LookAgain => self.looked_again(now, result),
             Step::ReadLate { item, latch } => self.late_read(now, item, &latch, result, out),
             Step::ReleaseLate { item, latch } => self.late_released(item, &latch, result, out),
             Step::Mark { items, ops } => self.marks_kept(now, items, ops, result),
             Step::Misfire { items, ops } => self.misfires_marked(now, items, ops, result),
             Step::Trigger => self.trigger_acknowledged(now, result),
             Step::Inspect { item } => self.inspected(now, item, result, out),
+            Step::InspectTaker { item, taker } => self.taker_inspected(now, item, &taker, result, out),
             Step::ClearMark { item, of } => self.mark_cleared(now, item, of, result, out),
             Step::FindOrphans { items } => self.orphans_found(now, &items, result, out),
             Step::ReadOrphan { item, latch } => self.orphan_read(now, item, latch, result, out),
@@ -409,6 +425,7 @@ impl JobMachine {
 
     fn release_latch(&mut self, out: &mut Effects) {
         if let Some(latch) = self.latch.take() {
+            self.given_back.insert(self.latch_path(latch.purpose), self.schedule.last_tick);
             out.push(Effect::Unlatch(latch.id, latch.node));
         }
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Source;
+use crate::limits;
 use crate::time::Timestamp;
 
 /// Something that an operator may want to know.
@@ -15,6 +16,7 @@ pub enum Note {
     Left { instance: String },
     KeptDisabled { server: String },
     Elected,
+    Deposed { leader: String },
     Abdicated,
     Resharded { old: BTreeMap<u32, String>, new: BTreeMap<u32, String>, kept: Vec<u32> },
     Assigned { items: Vec<u32> },
@@ -22,7 +24,8 @@ pub enum Note {
     Begun { source: Source, due: Timestamp, items: Vec<u32>, late: Duration },
     Ended { items: Vec<u32>, failed: Vec<u32> },
     Misfired { items: Vec<u32>, due: Timestamp },
-    Skipped { due: Timestamp, reason: &'static str },
+    Skipped { items: Vec<u32>, due: Timestamp, reason: &'static str },
+    Passed { items: Vec<u32>, first: Timestamp, last: Timestamp, firings: usize },
     Lost { items: Vec<u32>, due: Timestamp },
     Blocked { item: u32, by: String },
     ClearedMark { item: u32, of: String },
@@ -69,8 +72,10 @@ impl Note {
             | Note::EnabledAgain => Level::Info,
             Note::KeptDisabled { .. }
             | Note::AskedForItems
+            | Note::Deposed { .. }
             | Note::Misfired { .. }
             | Note::Skipped { .. }
+            | Note::Passed { .. }
             | Note::Lost { .. }
             | Note::Blocked { .. }
             | Note::ClearedMark { .. }
@@ -91,6 +96,9 @@ impl fmt::Display for Note {
                 write!(f, "server {server} is DISABLED in the registry and stays so: enable it to let it run items")
             }
             Note::Elected => write!(f, "elected leader"),
+            Note::Deposed { leader } => {
+                write!(f, "took the leadership from {leader}: it did not divide the items while a firing waited for it")
+            }
             Note::Abdicated => write!(f, "gave up the leadership"),
             Note::Resharded { old, new, kept } => {
                 write!(f, "resharded from {} to {}", Owners(old), Owners(new))?;
@@ -101,7 +109,9 @@ impl fmt::Display for Note {
             }
             Note::Assigned { items } if items.is_empty() => write!(f, "has no items"),
             Note::Assigned { items } => write!(f, "has items {items:?}"),
-            Note::AskedForItems => write!(f, "was left out of a resharding and asks for another"),
+            Note::AskedForItems => {
+                write!(f, "asks the leader for a resharding: it has no items, or an item has no live owner")
+            }
             Note::Begun { source, due, items, late } => {
                 write!(f, "begins items {items:?} due {due} ({}), {} ms after it", source.word(), late.as_millis())
             }
@@ -110,13 +120,26 @@ impl fmt::Display for Note {
             Note::Misfired { items, due } => {
                 write!(f, "misfire: items {items:?} could not begin at {due}; they are caught up once they can")
             }
-            Note::Skipped { due, reason } => write!(f, "skips the firing due {due}: {reason}"),
+            Note::Skipped { items, due, reason } if items.is_empty() => {
+                write!(f, "skips the firing due {due}: {reason}")
+            }
+            Note::Skipped { items, due, reason } => {
+                write!(f, "skips the firing of items {items:?} due {due}: {reason}")
+            }
+            Note::Passed { items, first, last, firings } if *firings >= limits::PASSED_MAX => write!(
+                f,
+                "no Rust instance began items {items:?} at {firings} firings or more from {first} to {last}: none had them then"
+            ),
+            Note::Passed { items, first, last, firings } => write!(
+                f,
+                "no Rust instance began items {items:?} at {firings} firings from {first} to {last}: none had them then"
+            ),
             Note::Lost { items, due } => {
                 write!(f, "the run of items {items:?} due {due} was lost with the session before it began")
             }
             Note::Blocked { item, by } => write!(f, "item {item} is still running on {by}"),
             Note::ClearedMark { item, of } => {
-                write!(f, "cleared the mark `running` of item {item}: its owner {of} is gone")
+                write!(f, "cleared a mark of item {item}: {of}, which set it, is gone or does not run it")
             }
             Note::TakenOver { item, from } => write!(f, "failover: takes item {item} over from {from}"),
             Note::Triggered => write!(f, "triggered"),

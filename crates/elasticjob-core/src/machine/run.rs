@@ -4,7 +4,9 @@
 //! takes away the marks that this begin created, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use super::failover::TAKEN_VERSION;
 use super::types::{Begun, Blocked, Busy, Effects, Item, Life, Mark, Phase, Purpose, Step};
 use super::{Effect, JobMachine, Note, Run, RunId, RunItem, Source, StepResult};
 use crate::config::JobConfig;
@@ -28,8 +30,11 @@ impl JobMachine {
             let start = plan.ops.len();
             let taken = self.taken.contains_key(&item);
             // A ledger never goes back: a catch-up that comes behind a later firing keeps that one's time.
-            let due = self.items.get(&item).map_or(due, |i| i.accounted.max(due));
-            let text = Ledger { due, ..ledger.clone() }.to_text();
+            let own = self.items.get(&item);
+            let last = own.map_or(due, |i| i.accounted.max(due));
+            let text = Ledger { due: last, ..ledger.clone() }.to_text();
+            let end = if last > due { last + Duration::from_millis(1) } else { due };
+            let passed = own.map_or((end, end), |i| (i.told, end));
             self.begin_ops(item, taken, &text, &config, source, &mut plan.ops);
             plan.spans.push((item, start..plan.ops.len()));
             plan.items.push(item);
@@ -40,7 +45,8 @@ impl JobMachine {
             };
             let session = self.session_id();
             let phase = Phase::Beginning;
-            self.busy.insert(item, Busy { run, due, source, phase, token: 0, ledger: text, taken, mark, session });
+            self.busy
+                .insert(item, Busy { run, due, source, phase, token: 0, ledger: text, taken, passed, mark, session });
         }
         if source == Source::Trigger && self.view.triggers.contains(self.id()) {
             plan.ops.push(Op::delete(self.path.trigger(self.id())));
@@ -69,9 +75,10 @@ impl JobMachine {
             ready.iter().filter(|(_, item)| wanted(item)).map(|(number, _)| *number).collect()
         };
         if config.misfire
-            && let Some(due) = ready.iter().filter_map(|(_, item)| item.missed).min()
+            && let Some(due) = ready.iter().filter(|(_, i)| i.yields_until <= now).filter_map(|(_, i)| i.missed).min()
         {
-            return Some((Source::Misfire, due, which(&|item| item.missed == Some(due))));
+            let caught_up = |item: &Item| item.missed == Some(due) && item.yields_until <= now;
+            return Some((Source::Misfire, due, which(&caught_up)));
         }
         if let Some(due) = self.schedule.last_due {
             let owed = which(&|item| item.accounted < due);
@@ -91,12 +98,15 @@ impl JobMachine {
         };
         ops.push(Op::Set { path: self.path.item(item), data: ledger.into(), version });
         if taken {
-            ops.push(Op::exists(self.path.item_failover(item)));
+            ops.push(Op::check(self.path.item_failover(item), TAKEN_VERSION));
         } else if let Some(own) = own {
             ops.push(Op::check(self.path.item_owner(item), own.owner_version));
             ops.push(Op::exists(self.path.item_claim(item, self.session_id())));
             if own.misfire_node && source == Source::Misfire {
                 ops.push(Op::delete(self.path.item_misfire(item)));
+            }
+            if own.superseded && config.failover {
+                ops.push(Op::delete(self.path.item_failovering(item)));
             }
         }
         if config.monitor_execution || taken {
@@ -120,14 +130,36 @@ impl JobMachine {
     }
 
     fn begun(&mut self, now: Timestamp, plan: &Begun, zxid: i64, out: &mut Effects) {
+        self.account_begun(&plan.items, out);
         for number in &plan.items {
             self.note_begun(*number, plan.due, plan.source, zxid);
         }
         if plan.source == Source::Trigger {
             let id = self.id().to_owned();
-            self.view.triggers.remove(&id);
+            let node = self.path.trigger(&id);
+            if plan.ops.iter().any(|op| op.path() == node) {
+                self.view.triggers.remove(&id);
+            } else if self.view.triggers.contains(&id) {
+                // Another one has come while this begin was under way.
+                self.items.values_mut().for_each(|item| item.triggered = true);
+            }
         }
         self.start(now, plan.run, plan.due, plan.source, &plan.items, out);
+    }
+
+    /// The ledger of a begin says up to where all is accounted for: what passed before that is told.
+    fn account_begun(&mut self, items: &[u32], out: &mut Effects) {
+        let mut gaps: BTreeMap<(Timestamp, Timestamp), Vec<u32>> = BTreeMap::new();
+        for number in items {
+            let Some(busy) = self.busy.get(number) else { continue };
+            gaps.entry(busy.passed).or_default().push(*number);
+            if let Some(item) = self.items.get_mut(number) {
+                item.told = item.told.max(busy.passed.1);
+            }
+        }
+        for ((told, due), items) in gaps {
+            self.tell_passed(items, told, due, out);
+        }
     }
 
     fn note_begun(&mut self, number: u32, due: Timestamp, source: Source, token: i64) {
@@ -138,6 +170,7 @@ impl JobMachine {
         self.taken.remove(&number);
         let Some(item) = self.items.get_mut(&number) else { return };
         item.ledger_version += 1;
+        item.superseded = false;
         item.accounted = item.accounted.max(due);
         match source {
             Source::Misfire => {
@@ -168,13 +201,21 @@ impl JobMachine {
         let (item, op) = (*item, &plan.ops[refusal.op]);
         let mark = op.path() == self.path.item_running(item);
         if mark && refusal.reason == Reason::Exists {
-            self.blocked.insert(item, Blocked { inspect: true, orphan_since: None });
+            self.blocked.insert(item, Blocked { inspect: true, ..Blocked::default() });
         } else if op.path() == self.path.item_misfire(item) {
             if let Some(item) = self.items.get_mut(&item) {
                 item.misfire_node = false;
             }
+        } else if op.path() == self.path.item_failovering(item) && !self.taken.contains_key(&item) {
+            // Its taker has taken it away, and those of the others too, as far as we know.
+            for item in &plan.items {
+                if let Some(item) = self.items.get_mut(item) {
+                    item.superseded = false;
+                }
+            }
+            return;
         } else if self.taken.remove(&item).is_some() {
-            self.abandoned.insert(item); // its owner, or another taker, was faster
+            self.abandoned.insert(item, true); // its owner, or another taker, was faster
         } else {
             // The assignment, the claim or the ledger is not what we knew: others have been there.
             self.items.remove(&item);
@@ -216,6 +257,7 @@ impl JobMachine {
                 self.busy.remove(item); // not carried out: due as before
                 continue;
             };
+            self.account_begun(&[*item], out);
             let marked = busy.mark == Mark::None || answers[1].node().is_some_and(|n| n.is(self.id()));
             if busy.session == self.session_id() && marked {
                 self.note_begun(*item, busy.due, busy.source, token);
@@ -282,11 +324,13 @@ impl JobMachine {
 
     /// Rule: takes the marks of ended items away: together, but none waits long for a slow one of its run.
     pub(super) fn release(&mut self, now: Timestamp, out: &mut Effects) -> bool {
-        if !self.abandoned.is_empty() {
-            let items: Vec<u32> = self.abandoned.iter().copied().take(limits::ITEMS_PER_COMMIT).collect();
-            let nodes = |item: &u32| [self.path.item_failover(*item), self.path.item_failovering(*item)];
-            let ops: Vec<Op> = items.iter().flat_map(nodes).map(Op::delete).collect();
-            return self.commit(Step::Release { items, ops: ops.clone() }, ops, out);
+        if let Some((item, taken)) = self.abandoned.first_key_value().map(|(item, taken)| (*item, *taken)) {
+            let mut ops = vec![Op::delete(self.path.item_failovering(item))];
+            if taken {
+                // Only while it is ours: a Java instance may have put its own in its place.
+                ops.insert(0, Op::Delete { path: self.path.item_failover(item), version: Some(TAKEN_VERSION) });
+            }
+            return self.commit(Step::Abandon { item }, ops, out);
         }
         if self.busy.is_empty() {
             return false;
@@ -294,7 +338,7 @@ impl JobMachine {
         let session = self.session_id();
         // An ephemeral mark of a session that is over is gone with it.
         self.busy.retain(|_, b| {
-            !(matches!(b.phase, Phase::Ended { .. }) && b.mark == Mark::Ephemeral && b.session != session)
+            !(matches!(b.phase, Phase::Ended { .. }) && b.mark == Mark::Ephemeral && ![0, session].contains(&b.session))
         });
         let (mut items, _) = self.releasable(now);
         if items.is_empty() {
@@ -303,9 +347,10 @@ impl JobMachine {
         items.truncate(limits::ITEMS_PER_COMMIT);
         let mut ops = Vec::new();
         for item in &items {
-            ops.push(Op::delete(self.path.item_running(*item)));
+            // At the version of its creation: Java writes its own id over a mark that it finds.
+            ops.push(Op::Delete { path: self.path.item_running(*item), version: Some(0) });
             if self.busy.get(item).is_some_and(|b| b.taken) {
-                ops.push(Op::delete(self.path.item_failover(*item)));
+                ops.push(Op::Delete { path: self.path.item_failover(*item), version: Some(TAKEN_VERSION) });
                 ops.push(Op::delete(self.path.item_failovering(*item)));
             }
         }
@@ -326,15 +371,47 @@ impl JobMachine {
                 self.commit(Step::Release { items, ops: ops.clone() }, ops, out);
             }
             StepResult::Committed { .. } | StepResult::Refused(_) => {
+                let done = items.clone();
                 for item in items {
-                    if !self.abandoned.remove(&item) {
-                        self.busy.remove(&item);
-                    }
+                    self.busy.remove(&item);
                 }
+                self.yield_to_move(now, &done);
             }
             StepResult::Unknown => self.release_unknown(&items),
             StepResult::Failed | StepResult::Answers(_) => self.pause(now),
         }
+    }
+
+    /// The nodes of a takeover that came to nothing are gone, or another one's.
+    pub(super) fn abandoned(&mut self, now: Timestamp, item: u32, result: StepResult) {
+        match result {
+            StepResult::Committed { .. } | StepResult::Refused(_) => drop(self.abandoned.remove(&item)),
+            StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.pause(now),
+        }
+    }
+
+    /// Items that are to be caught up at once, and belong to another instance by the strategy, give the leader time.
+    fn yield_to_move(&mut self, now: Timestamp, items: &[u32]) {
+        let missed = |number: &&u32| self.items.get(number).is_some_and(|item| item.missed.is_some());
+        let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding);
+        let missed: Vec<u32> = items.iter().filter(missed).copied().collect();
+        if missed.is_empty() || fixed {
+            return;
+        }
+        let Some(wanted) = self.desired(now) else { return };
+        let moves: Vec<u32> =
+            missed.into_iter().filter(|number| wanted.get(number).is_some_and(|id| id != self.id())).collect();
+        for number in moves {
+            if let Some(item) = self.items.get_mut(&number) {
+                item.yields_until = now + limits::MOVE_YIELD;
+            }
+        }
+    }
+
+    /// When an item that gave way may be caught up after all.
+    pub(super) fn yield_ends_at(&self) -> Option<Timestamp> {
+        let now = self.schedule.last_tick;
+        self.items.values().filter(|i| i.missed.is_some()).map(|i| i.yields_until).filter(|at| *at > now).min()
     }
 
     /// Done or not: it is not tried again, since the mark may be another one's by now. One that is still ours is found by
@@ -394,8 +471,11 @@ impl JobMachine {
     /// begin, and it is looked at and taken away below the failover latch, so that no takeover comes in between.
     pub(super) fn release_late(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         let session = self.session_id();
-        let late =
-            |b: &Busy| matches!(b.phase, Phase::Ended { .. }) && b.mark == Mark::Persistent && b.session != session;
+        // Or one whose release has an unknown end: its mark may stand there in this very session.
+        let late = |b: &Busy| {
+            let of_before = b.mark == Mark::Persistent && b.session != session;
+            matches!(b.phase, Phase::Ended { .. }) && (of_before || (b.mark == Mark::Ephemeral && b.session == 0))
+        };
         let Some(item) = self.busy.iter().find(|(_, b)| late(b)).map(|(item, _)| *item) else {
             if self.latch.as_ref().is_some_and(|l| l.purpose == Purpose::LateRelease) {
                 self.release_latch(out);
@@ -418,13 +498,15 @@ impl JobMachine {
     pub(super) fn late_read(&mut self, now: Timestamp, item: u32, latch: &str, result: StepResult, out: &mut Effects) {
         let StepResult::Answers(answers) = result else { return self.look_again(now, out) };
         let Some(busy) = self.busy.get(&item) else { return };
-        if answers[0].node().is_none_or(|mark| mark.czxid != busy.token) {
+        if answers[0].node().is_none_or(|mark| mark.czxid != busy.token || mark.version != 0) {
             self.busy.remove(&item); // taken over, or cleared
             return;
         }
-        let mut ops = vec![Op::delete(latch), Op::delete(self.path.item_running(item))];
+        let mark = Op::Delete { path: self.path.item_running(item), version: Some(0) };
+        let mut ops = vec![Op::delete(latch), mark];
         let ours = |index: usize| answers[index].node().is_some_and(|n| n.is(self.id()));
-        ops.extend(ours(1).then(|| Op::delete(self.path.item_failover(item))));
+        let failover = || Op::Delete { path: self.path.item_failover(item), version: Some(TAKEN_VERSION) };
+        ops.extend(ours(1).then(failover));
         ops.extend(ours(2).then(|| Op::delete(self.path.item_failovering(item))));
         self.commit(Step::ReleaseLate { item, latch: latch.to_owned() }, ops, out);
     }

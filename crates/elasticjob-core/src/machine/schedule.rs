@@ -1,5 +1,6 @@
 //! When the job fires: the stored configuration becomes a schedule, and the time that passes becomes due times.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,14 @@ impl JobMachine {
 
     fn use_config(&mut self, now: Timestamp, config: JobConfig, out: &mut Effects) {
         let first = self.config.is_none();
+        let cron = |config: &JobConfig| config.cron.as_ref().map(|cron| cron.text().to_owned());
+        if let (Some(last), Some(before)) = (self.schedule.last_due, &self.config)
+            && cron(before) != cron(&config)
+        {
+            // What passed by the schedule before is told while it is known.
+            let items = self.owned();
+            self.account(&items, last, out);
+        }
         if std::mem::take(&mut self.config_refused) {
             out.note(Note::GoodConfig);
         }
@@ -75,6 +84,12 @@ impl JobMachine {
         }
         let changed = self.schedule.cron.is_some();
         self.schedule.next_due = cron.next(now, &config.time_zone);
+        self.schedule.due_before = None;
+        if changed {
+            // What fell due by another schedule is not looked for.
+            self.schedule.untold = self.schedule.untold.max(now);
+            self.items.values_mut().for_each(|item| item.told = item.told.max(now));
+        }
         if changed {
             let (cron, zone) = wanted.clone();
             out.note(Note::Rescheduled { cron, zone, next: self.schedule.next_due });
@@ -85,6 +100,9 @@ impl JobMachine {
     /// Lets the time pass: due times that have come are noted, for the items that cannot take them at once too.
     pub(super) fn tick(&mut self, now: Timestamp, out: &mut Effects) {
         let stepped_back = self.schedule.last_tick > now + Duration::from_secs(1);
+        if stepped_back {
+            self.shift_back(self.schedule.last_tick.since(now));
+        }
         self.schedule.last_tick = now;
         if self.reconcile_at.is_some_and(|at| at <= now) && self.session.is_some() {
             let interval = self.config.as_ref().and_then(|c| c.reconcile_interval);
@@ -98,6 +116,7 @@ impl JobMachine {
         }
         if stepped_back {
             self.schedule.next_due = cron.next(now, &config.time_zone);
+            self.forget_the_future(now);
             return;
         }
         let (mut last, mut skipped) = (None, None);
@@ -107,11 +126,64 @@ impl JobMachine {
             self.schedule.next_due = cron.next(due, &config.time_zone);
         }
         if let Some(due) = skipped {
-            out.note(Note::Skipped { due, reason: "the process was held up, and a later firing is due already" });
+            let reason = "the process was held up, and a later firing is due already";
+            out.note(Note::Skipped { items: Vec::new(), due, reason });
         }
         if let Some(due) = last {
+            self.schedule.due_before = skipped.or(self.schedule.last_due);
             self.schedule.last_due = Some(due);
             self.fell_due(now, due, &config, out);
+        }
+    }
+
+    /// The clock was set back: what waits for a moment waits for as long as it would have. Only firings go by the wall clock.
+    fn shift_back(&mut self, by: Duration) {
+        let mut moments: Vec<&mut Timestamp> = vec![&mut self.pause_until];
+        if let Life::Leaving { deadline } = &mut self.life {
+            moments.push(deadline);
+        }
+        moments.extend([&mut self.reconcile_at, &mut self.leader_odd_since].into_iter().flatten());
+        moments.extend(self.leader_seen.as_mut().map(|(_, since)| since));
+        moments.extend(self.gone.values_mut().chain(self.servers_dead_since.values_mut()));
+        moments.extend(self.given_back.values_mut());
+        moments.extend(self.takers.values_mut().map(|(_, _, until)| until));
+        moments.extend(self.blocked.values_mut().flat_map(|b| [&mut b.orphan_since, &mut b.again]).flatten());
+        let follow = &mut self.follow;
+        let waits =
+            [&mut follow.unsettled_since, &mut follow.hold_until, &mut follow.ask_at, &mut follow.unowned_since];
+        moments.extend(waits.into_iter().flatten());
+        moments.extend([&mut self.lead.at, &mut self.lead.direct_until].into_iter().flatten());
+        moments.extend(self.lead.recheck.iter_mut());
+        moments.extend(self.items.values_mut().map(|item| &mut item.yields_until));
+        moments.extend(self.busy.values_mut().filter_map(|busy| match &mut busy.phase {
+            Phase::Ended { at } => Some(at),
+            Phase::Beginning | Phase::Unsettled | Phase::Running => None,
+        }));
+        moments.into_iter().for_each(|moment| *moment = *moment - by);
+    }
+
+    /// The clock was set back. What was begun for times that come again is not begun again, but where it had been far off:
+    /// what it said then does not count.
+    fn forget_the_future(&mut self, now: Timestamp) {
+        let credible = now + limits::LEDGER_AHEAD;
+        match self.schedule.last_due {
+            Some(last) if last <= now => {}
+            Some(last) if last <= credible => {
+                self.schedule.floor = self.schedule.floor.max(last);
+                self.schedule.last_due = None;
+            }
+            Some(_) | None => {
+                self.schedule.floor = self.schedule.floor.min(now);
+                self.schedule.last_due = None;
+            }
+        }
+        self.schedule.rested = None;
+        self.schedule.due_before = None;
+        self.schedule.untold = self.schedule.untold.min(credible);
+        for item in self.items.values_mut().filter(|item| item.accounted > credible) {
+            item.accounted = now;
+            item.told = now;
+            item.missed = item.missed.map(|_| now);
         }
     }
 
@@ -119,27 +191,93 @@ impl JobMachine {
     fn fell_due(&mut self, now: Timestamp, due: Timestamp, config: &JobConfig, out: &mut Effects) {
         if self.life != Life::Joined || (self.session.is_some() && !self.is_available()) {
             self.schedule.floor = self.schedule.floor.max(due);
+            if self.life == Life::Joined {
+                let first = self.schedule.rested.map_or(due, |(first, _)| first);
+                self.schedule.rested = Some((first, due));
+            }
             return;
         }
+        self.schedule.rested = None;
         if self.is_held() {
             self.follow.hold_until.get_or_insert(now + limits::SHARDING_WAIT);
         }
-        let mut missed = Vec::new();
+        let (mut missed, mut elsewhere) = (Vec::new(), Vec::new());
         for (number, item) in &mut self.items {
             let overlaps = self.busy.get(number).is_some_and(|b| b.phase == Phase::Running && b.due < due);
-            if item.disabled || item.taken_by.is_some() {
+            if item.disabled {
                 item.accounted = item.accounted.max(due);
-            } else if (overlaps || self.blocked.contains_key(number)) && item.accounted < due {
-                item.accounted = due;
+                item.told = item.told.max(due);
+            } else if item.accounted >= due {
+            } else if item.taken_by.is_some() {
+                elsewhere.push(*number);
+            } else if overlaps || self.blocked.contains_key(number) {
                 missed.push(*number);
-                item.missed = config.misfire.then_some(due);
             }
         }
-        if missed.is_empty() {
-        } else if config.misfire {
-            out.note(Note::Misfired { items: missed, due });
+        self.account(&missed, due, out);
+        self.account(&elsewhere, due, out);
+        for number in elsewhere.iter().chain(&missed) {
+            let Some(item) = self.items.get_mut(number) else { continue };
+            item.accounted = due;
+            if missed.contains(number) {
+                item.miss(due, config.misfire);
+            }
+        }
+        if !elsewhere.is_empty() {
+            let reason = "another instance runs them in the place of one that died";
+            out.note(Note::Skipped { items: elsewhere, due, reason });
+        }
+        self.say_missed(missed, due, out);
+    }
+
+    /// Tells people of a firing that items could not take.
+    pub(super) fn say_missed(&self, items: Vec<u32>, due: Timestamp, out: &mut Effects) {
+        if items.is_empty() {
+        } else if self.config.as_ref().is_some_and(|c| c.misfire) {
+            out.note(Note::Misfired { items, due });
         } else {
-            out.note(Note::Skipped { due, reason: "the run before has not ended, and misfire is off" });
+            out.note(Note::Skipped { items, due, reason: "the run before has not ended, and misfire is off" });
+        }
+    }
+
+    /// Called when something is said of a firing of these items, or it is begun: firings between it and the last one that is
+    /// known passed while no instance of ours had the items, which people should know.
+    pub(super) fn account(&mut self, items: &[u32], due: Timestamp, out: &mut Effects) {
+        let mut gaps: BTreeMap<Timestamp, Vec<u32>> = BTreeMap::new();
+        for number in items {
+            let Some(item) = self.items.get_mut(number) else { continue };
+            gaps.entry(item.told).or_default().push(*number);
+            item.told = item.told.max(due);
+        }
+        for (told, items) in gaps {
+            self.tell_passed(items, told, due, out);
+        }
+    }
+
+    /// Tells people of the firings between two others that nobody began.
+    pub(super) fn tell_passed(&self, items: Vec<u32>, told: Timestamp, due: Timestamp, out: &mut Effects) {
+        let Some(config) = self.config.as_ref() else { return };
+        let Some(cron) = config.cron.as_ref() else { return };
+        // The latest firing before this one, as far as we saw it pass.
+        let latest = if self.schedule.last_due.is_some_and(|last| last < due) {
+            self.schedule.last_due
+        } else {
+            self.schedule.due_before
+        };
+        if told < due && latest.is_none_or(|latest| told < latest) {
+            let (mut first, mut last, mut firings) = (None, told, 0);
+            while let Some(next) = cron.next(last, &config.time_zone).filter(|next| *next < due) {
+                first.get_or_insert(next);
+                last = next;
+                firings += 1;
+                if firings == limits::PASSED_MAX {
+                    last = due - Duration::from_millis(1);
+                    break;
+                }
+            }
+            if let Some(first) = first {
+                out.note(Note::Passed { items, first, last, firings });
+            }
         }
     }
 }

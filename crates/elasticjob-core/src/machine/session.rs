@@ -21,12 +21,16 @@ impl JobMachine {
         match self.step.take() {
             Some((_, Step::Begin(plan))) => plan.items.iter().for_each(|item| self.set_phase(*item, Phase::Unsettled)),
             Some((_, Step::Release { items, .. })) => self.release_unknown(&items),
+            Some((_, Step::Reshard(_))) => self.lead.basis = None, // what stands there is read
             _ => {}
         }
         if let Some(latch) = &self.latch {
             let path = self.latch_path(latch.purpose);
             self.left_queues.insert(path);
         }
+        let timeout = self.session.map(|s| s.timeout).unwrap_or_default();
+        let (now, given_back) = (self.schedule.last_tick, std::mem::take(&mut self.given_back));
+        self.left_queues.extend(given_back.into_iter().filter(|(_, at)| *at + timeout >= now).map(|(path, _)| path));
         self.release_latch(out);
     }
 
@@ -54,6 +58,7 @@ impl JobMachine {
         self.follow.asked = false;
         if renewed {
             self.left_queues.clear(); // gone with the session
+            self.claimed.clear();
         }
         if renewed && self.life == Life::Joined {
             self.life = Life::Joining;
@@ -138,6 +143,8 @@ impl JobMachine {
             Some(Place::ItemFailover(item)) => {
                 if let Some(item) = self.items.get_mut(item) {
                     item.taken_by = node.map(Node::text);
+                    item.taken_at = node.map(|n| n.created).unwrap_or_default();
+                    item.taken_in = node.map(|n| n.owner).unwrap_or_default();
                 }
             }
             Some(Place::ItemRunning(item)) if node.is_none() => {

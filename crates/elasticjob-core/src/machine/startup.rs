@@ -50,7 +50,7 @@ impl JobMachine {
             self.left(StopReason::Refused(reason), out);
             return true;
         }
-        self.server_ops(&effective, &mut ops, out);
+        let server = self.server_ops(&effective, &mut ops, out);
         let identity = self.setup.identity.clone();
         if !self.view.has_instances {
             ops.push(Op::create(self.path.instances(), ""));
@@ -68,7 +68,7 @@ impl JobMachine {
         }
         let yaml = instance_yaml(&identity.id, &identity.server_ip);
         ops.push(Op::ephemeral(self.path.instance(&identity.id), yaml));
-        self.commit(Step::Join { wrote }, ops, out)
+        self.commit(Step::Join { wrote, server }, ops, out)
     }
 
     /// The operations that make the configuration what it must be, and that configuration.
@@ -124,7 +124,8 @@ impl JobMachine {
 
     /// What an operator disabled stays disabled; the configuration decides only where no server node is, and where this
     /// start takes its `disabled` back.
-    fn server_ops(&self, effective: &JobDocument, ops: &mut Vec<Op>, out: &mut Effects) {
+    /// Gives what is written into the own server node, if anything.
+    fn server_ops(&self, effective: &JobDocument, ops: &mut Vec<Op>, out: &mut Effects) -> Option<&'static str> {
         let ip = &self.setup.identity.server_ip;
         let path = self.path.server(ip);
         if !self.view.has_servers {
@@ -137,22 +138,39 @@ impl JobMachine {
             None => ops.push(Op::create(path, wanted)),
             Some(ServerState::Garbled) => ops.push(Op::set(path, wanted)),
             Some(ServerState::Disabled) if taken_back => ops.push(Op::set(path, "ENABLED")),
-            Some(ServerState::Disabled) => out.note(Note::KeptDisabled { server: ip.clone() }),
-            Some(ServerState::Enabled) => {}
+            Some(ServerState::Disabled) => {
+                out.note(Note::KeptDisabled { server: ip.clone() });
+                return None;
+            }
+            Some(ServerState::Enabled) => return None,
         }
+        Some(if taken_back { "ENABLED" } else { wanted })
     }
 
-    pub(super) fn join_done(&mut self, now: Timestamp, wrote: Option<String>, result: StepResult, out: &mut Effects) {
+    pub(super) fn join_done(
+        &mut self,
+        now: Timestamp,
+        wrote: Option<String>,
+        server: Option<&'static str>,
+        result: StepResult,
+        out: &mut Effects,
+    ) {
         match result {
             StepResult::Committed { zxid } => {
                 if let Some(text) = wrote {
                     self.view.config = Some(Node::new(&text, zxid, 0, now));
                     self.refresh_config(now, out);
                 }
+                // A firing may fall due before we hear of what we have written ourselves.
+                let path = self.path.clone();
+                if let Some(text) = server {
+                    let at = path.server(&self.setup.identity.server_ip);
+                    self.view.apply(&path, &at, Some(Node::new(text, zxid, 0, now)));
+                }
                 let identity = &self.setup.identity;
                 let yaml = instance_yaml(&identity.id, &identity.server_ip);
                 let node = Node::new(&yaml, zxid, self.session_id(), now);
-                let (path, at) = (self.path.clone(), self.path.instance(&identity.id));
+                let at = path.instance(&identity.id);
                 self.view.apply(&path, &at, Some(node));
                 self.joined(now, out);
             }
@@ -206,13 +224,15 @@ impl JobMachine {
             ops.push(Op::delete(self.path.leader_instance()));
         }
         let session = self.session_id();
-        ops.extend(self.items.keys().map(|item| Op::delete(self.path.item_claim(*item, session))));
+        ops.extend(self.claimed.iter().map(|item| Op::delete(self.path.item_claim(*item, session))));
         // What still runs is cut off by the end of the process. With failover its mark lets another one take it over.
         let cut = |b: &Busy| b.mark == Mark::Ephemeral && b.session == session && b.phase != Phase::Unsettled;
         let cut_off = self.busy.iter().filter(|(_, b)| cut(b));
         ops.extend(cut_off.map(|(item, _)| Op::delete(self.path.item_running(*item))));
         // Takeovers that were not begun: `failovering` stays, so that others find them.
-        ops.extend(self.taken.keys().map(|item| Op::delete(self.path.item_failover(*item))));
+        let failover =
+            |item| Op::Delete { path: self.path.item_failover(item), version: Some(super::failover::TAKEN_VERSION) };
+        ops.extend(self.taken.keys().map(|item| failover(*item)));
         if ops.is_empty() {
             self.left(self.leave_reason(), out);
             return true;
@@ -231,7 +251,9 @@ impl JobMachine {
 
     pub(super) fn leave_done(&mut self, now: Timestamp, mut ops: Vec<Op>, result: StepResult, out: &mut Effects) {
         match result {
-            StepResult::Refused(refusal) if refusal.reason == Reason::Missing && ops.len() > 1 => {
+            StepResult::Refused(refusal)
+                if matches!(refusal.reason, Reason::Missing | Reason::Version) && ops.len() > 1 =>
+            {
                 ops.remove(refusal.op);
                 self.leave_with(ops, out);
             }
@@ -265,6 +287,12 @@ impl JobMachine {
             // Somebody may be disabling them at this moment.
             ops.extend(self.view.servers.iter().map(|(ip, node)| Op::check(self.path.server(ip), node.version)));
             out.note(Note::EnabledAgain);
+            return self.commit(Step::Tidy, ops, out);
+        }
+        if self.config.as_ref().is_some_and(|c| !c.failover) && !self.view.failover_items.is_empty() {
+            // Asked for before failover was switched off: later they would be runs that nobody waits for.
+            let items = self.view.failover_items.iter().take(limits::ITEMS_PER_COMMIT);
+            let ops = items.map(|item| Op::delete(self.path.failover_item(*item))).collect();
             return self.commit(Step::Tidy, ops, out);
         }
         let has_instance = |ip: &str| self.view.instances.keys().any(|id| id.split("@-@").next() == Some(ip));

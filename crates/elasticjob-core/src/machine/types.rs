@@ -261,8 +261,13 @@ pub(super) struct Session {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schedule {
     pub(super) next_due: Option<Timestamp>,
-    /// The latest due time that has passed since the machine knows the schedule.
+    /// The latest due time that has passed since the machine knows the schedule, and the one before.
     pub(super) last_due: Option<Timestamp>,
+    pub(super) due_before: Option<Timestamp>,
+    /// Due times up to here need no account: they are from before the schedule.
+    pub(super) untold: Timestamp,
+    /// The first and the last due time that passed while we were disabled.
+    pub(super) rested: Option<(Timestamp, Timestamp)>,
     /// Due times up to here are nobody's business any more: from before the start, or given up.
     pub(super) floor: Timestamp,
     pub(super) last_tick: Timestamp,
@@ -276,14 +281,33 @@ pub(super) struct Item {
     pub(super) ledger_version: i32,
     /// Due times up to here were begun, or are given up.
     pub(super) accounted: Timestamp,
+    /// Up to which due time people know what became of it.
+    pub(super) told: Timestamp,
     pub(super) disabled: bool,
     /// Who took it over.
     pub(super) taken_by: Option<String>,
+    /// Since when, by the registry's clock.
+    pub(super) taken_at: Timestamp,
+    /// In which session, 0 for a persistent node.
+    pub(super) taken_in: u64,
+    /// Whether a `failovering` of a taker that is gone may stand there: a begin supersedes what it asks for.
+    pub(super) superseded: bool,
     /// Whether its `misfire` node stands there.
     pub(super) misfire_node: bool,
     /// A missed due time that is to be caught up.
     pub(super) missed: Option<Timestamp>,
     pub(super) triggered: bool,
+    /// Until when its catch-up waits, so that it can move.
+    pub(super) yields_until: Timestamp,
+}
+
+impl Item {
+    /// A due time that it could not take. Without misfire what was missed before waits until misfire is on again, as in Java.
+    pub(super) fn miss(&mut self, due: Timestamp, misfire: bool) {
+        if misfire {
+            self.missed = Some(due);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,6 +332,8 @@ pub(super) struct Busy {
     /// The text of the ledger that its begin writes.
     pub(super) ledger: String,
     pub(super) taken: bool,
+    /// The firings between these two passed, and are told once this one is known to be begun.
+    pub(super) passed: (Timestamp, Timestamp),
     /// Whether `running` was created, and whether persistent.
     pub(super) mark: Mark,
     /// The session of the mark.
@@ -328,6 +354,8 @@ pub(super) struct Blocked {
     pub(super) inspect: bool,
     /// When its owner was first found missing.
     pub(super) orphan_since: Option<Timestamp>,
+    /// When it is to be read again, since nobody will tell.
+    pub(super) again: Option<Timestamp>,
 }
 
 /// Taking in what a leader assigned.
@@ -342,6 +370,8 @@ pub(super) struct Follow {
     pub(super) unsettled_since: Option<Timestamp>,
     /// The owners as they were last read.
     pub(super) owners: BTreeMap<u32, String>,
+    /// Whether there were nodes of items beyond the count when they were read.
+    pub(super) has_excess: bool,
     /// Whether `owners` was read at all in this session.
     pub(super) known: bool,
     /// The firing that waits for the assignment waits until then.
@@ -349,6 +379,10 @@ pub(super) struct Follow {
     /// When to ask for items that we were not given.
     pub(super) ask_at: Option<Timestamp>,
     pub(super) asked: bool,
+    /// The owners for whose sake a division was asked: once is enough.
+    pub(super) asked_for: Option<BTreeMap<u32, String>>,
+    /// Since when an item has an owner that is gone, or none, and nobody divides.
+    pub(super) unowned_since: Option<Timestamp>,
     /// Of each item the owner before, and since when that one cannot have begun it.
     pub(super) handover: BTreeMap<u32, (Option<String>, Timestamp)>,
     /// A trigger came while the assignment was not settled.
@@ -356,8 +390,16 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    pub(super) fn wake_at(&self) -> Option<Timestamp> {
-        self.hold_until.into_iter().chain(self.ask_at.filter(|_| !self.asked)).min()
+    pub(super) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let ask = self.ask_at.filter(|_| !self.asked);
+        let unowned = self.unowned_since.map(|since| since + limits::LEADER_WAIT);
+        let times = self.hold_until.into_iter().chain(ask).chain(self.depose_at()).chain(unowned);
+        times.filter(|at| *at > now).min()
+    }
+
+    /// When the leader has kept a firing waiting for long enough.
+    pub(super) fn depose_at(&self) -> Option<Timestamp> {
+        self.hold_until.map(|until| until - (limits::SHARDING_WAIT - limits::LEADER_WAIT))
     }
 }
 
@@ -374,11 +416,13 @@ pub(super) struct Lead {
     pub(super) kept: BTreeSet<u32>,
     /// One of them has ended: divide again.
     pub(super) forced: bool,
+    /// When to look at the assignment again: a leader that we deposed may have been in the middle of dividing.
+    pub(super) recheck: Vec<Timestamp>,
 }
 
 impl Lead {
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
-        self.at
+        self.at.into_iter().chain(self.recheck.iter().copied()).min()
     }
 }
 
@@ -427,11 +471,12 @@ pub(super) struct Latch {
 /// The registry step that is under way, with what its end needs to know.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    Join { wrote: Option<String> },
+    Join { wrote: Option<String>, server: Option<&'static str> },
     ConfirmShutdown,
     Leave { ops: Vec<Op> },
     Server,
     Tidy,
+    ReadLeader { latch: String },
     Elect { latch: String },
     Abdicate,
     ReadOwners,
@@ -447,12 +492,15 @@ pub(super) enum Step {
     Begin(Box<Begun>),
     Settle { items: Vec<u32> },
     Release { items: Vec<u32>, ops: Vec<Op> },
+    Abandon { item: u32 },
+    LookAgain,
     ReadLate { item: u32, latch: String },
     ReleaseLate { item: u32, latch: String },
     Mark { items: Vec<u32>, ops: Vec<Op> },
     Misfire { items: Vec<u32>, ops: Vec<Op> },
     Trigger,
     Inspect { item: u32 },
+    InspectTaker { item: u32, taker: String },
     ClearMark { item: u32, of: String },
     FindOrphans { items: Vec<u32> },
     ReadOrphan { item: u32, latch: String },
@@ -475,6 +523,10 @@ impl Effects {
 
 impl Blocked {
     pub(super) fn look_at(&self) -> Option<Timestamp> {
-        self.orphan_since.map(|t| t + limits::SECOND_LOOK)
+        self.times().min()
+    }
+
+    pub(super) fn times(&self) -> impl Iterator<Item = Timestamp> {
+        self.orphan_since.map(|t| t + limits::SECOND_LOOK).into_iter().chain(self.again)
     }
 }

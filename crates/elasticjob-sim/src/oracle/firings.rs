@@ -1,0 +1,190 @@
+//! Each due time of each enabled item is accounted for: begun once at the most, and where it was not begun somebody of ours
+//! said so (misfired, skipped, lost with its session, passed while nobody had the item).
+//!
+//! Judged between two begins of an item by instances of ours, while its schedule, its being enabled and its ownership stood:
+//! an item that Java owns falls under Java's rules, which keep no account.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use elasticjob_core::cron::Cron;
+use elasticjob_core::machine::Source;
+use elasticjob_core::time::Timestamp;
+use elasticjob_core::wire::{JobDocument, Ledger};
+
+use super::Violation;
+use crate::{Entry, Evidence, What};
+
+pub(super) const NAME: &str = "firings";
+
+pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
+    let schedules = Schedules::of(evidence);
+    let mut by_item: BTreeMap<u32, Vec<&Entry>> = BTreeMap::new();
+    for run in evidence.runs.iter().filter(|run| !run.java && run.source != Source::Failover) {
+        by_item.entry(run.item).or_default().push(run);
+    }
+    let mut violations = Vec::new();
+    for (item, mut runs) in by_item {
+        runs.sort_by_key(|run| run.token);
+        let mut begun: BTreeMap<Timestamp, &Entry> = BTreeMap::new();
+        // A catch-up that a node `misfire` asks for, and nobody knows of which firing, is as of its own moment.
+        let missed = |run: &Entry| {
+            let told = |t: &&crate::Told| t.word == "misfired" && t.items.contains(&item) && t.first == run.due;
+            evidence.told.iter().any(|t| told(&t) && t.instance == run.instance)
+        };
+        let is_firing =
+            |run: &&&Entry| run.source == Source::Schedule || (run.source == Source::Misfire && missed(run));
+        for run in runs.iter().filter(is_firing) {
+            if let Some(before) = begun.insert(run.due, run)
+                && !evidence.terms.stepped_back
+                && evidence.terms.clock_error <= elasticjob_core::limits::LEDGER_AHEAD
+                && !forgotten(evidence, item, before, run)
+            {
+                let what = format!("item {item} due {} was begun twice: {before:?}, {run:?}", run.due);
+                violations.push(Violation { invariant: NAME, at: run.start, what });
+            }
+            if run.source == Source::Schedule && !schedules.is_due(run) {
+                let what =
+                    format!("item {item} was begun for {}, which is no firing of its schedule: {run:?}", run.due);
+                violations.push(Violation { invariant: NAME, at: run.start, what });
+            }
+        }
+        let unsteady = unsteady(evidence, item);
+        let ledger = ledger(evidence, item);
+        let begun: BTreeSet<Timestamp> = ledger.iter().map(|(_, due)| *due).collect();
+        let tokens: BTreeSet<i64> =
+            evidence.runs.iter().filter(|run| run.item == item && !run.java).map(|run| run.token).collect();
+        let mut latest = Timestamp(0);
+        for pair in runs.windows(2) {
+            latest = latest.max(pair[0].due);
+            let spell = (pair[0].start.min(latest), pair[1].start);
+            if unsteady.iter().any(|(from, to)| *from <= spell.1 && *to >= spell.0) {
+                continue;
+            }
+            // Who was cut off learns of another schedule late.
+            let well_before = spell.0 - evidence.terms.session_timeout * 3;
+            let Some(cron) = schedules.only((well_before, spell.1)) else { continue };
+            // Clocks that differ do not see the same firings pass.
+            let differ = evidence.terms.clock_error > std::time::Duration::ZERO && pair[0].instance != pair[1].instance;
+            if differ || evidence.terms.stepped_back {
+                continue;
+            }
+            // One that died with its begin under way has told nobody what passed before.
+            let between = |zxid: i64| zxid > pair[0].token && zxid < pair[1].token;
+            if ledger.iter().any(|(zxid, _)| between(*zxid) && !tokens.contains(zxid)) {
+                continue;
+            }
+            let mut due = latest;
+            while let Some(next) = cron.next(due, &jiff::tz::TimeZone::UTC).filter(|next| *next < pair[1].due) {
+                due = next;
+                let told = |t: &&crate::Told| t.items.contains(&item) && t.first <= due && due <= t.last;
+                if !begun.contains(&due) && !evidence.told.iter().any(|t| told(&t)) {
+                    let what = format!(
+                        "item {item} due {due} was neither begun nor told, between {:?} and {:?}",
+                        pair[0], pair[1]
+                    );
+                    violations.push(Violation { invariant: NAME, at: due, what });
+                }
+            }
+        }
+    }
+    violations
+}
+
+/// Whether the item, and its ledger with it, was deleted between two begins.
+fn forgotten(evidence: &Evidence, item: u32, first: &Entry, second: &Entry) -> bool {
+    let path = evidence.path.item(item);
+    let between = |change: &&crate::Change| change.zxid > first.token && change.zxid < second.token;
+    evidence.history.iter().filter(between).any(|change| change.path == path && change.what == What::Deleted)
+}
+
+/// The begins of an item with their transactions, as its ledger had them: one whose process died at once never ran, and
+/// failover or nobody runs it again.
+fn ledger(evidence: &Evidence, item: u32) -> Vec<(i64, Timestamp)> {
+    let path = evidence.path.item(item);
+    let texts = evidence.history.iter().filter(|change| change.path == path).filter_map(|change| match &change.what {
+        What::Wrote { data, .. } => Ledger::parse(data).map(|ledger| (change.zxid, ledger.due)),
+        What::Deleted | What::SessionEnded => None,
+    });
+    texts.collect()
+}
+
+/// The schedules that stood in the registry, each from when on.
+struct Schedules(Vec<(Timestamp, Option<Cron>)>);
+
+impl Schedules {
+    fn of(evidence: &Evidence) -> Schedules {
+        let path = evidence.path.config();
+        let mut list = Vec::new();
+        for change in evidence.history.iter().filter(|change| change.path == path) {
+            let cron = match &change.what {
+                What::Wrote { data, .. } => JobDocument::parse(data).ok().and_then(|document| document.cron),
+                What::Deleted | What::SessionEnded => None,
+            };
+            list.push((change.at, cron.and_then(|text| Cron::parse(&text).ok())));
+        }
+        Schedules(list)
+    }
+
+    /// Whether the due time of this run was one, by a schedule that an instance may have held to.
+    fn is_due(&self, run: &Entry) -> bool {
+        let before = Timestamp(run.due.0 - 1);
+        let fires = |cron: &Cron| cron.next(before, &jiff::tz::TimeZone::UTC) == Some(run.due);
+        // One that was cut off, or was refused, may hold to the one before for a while.
+        let seen = self.0.iter().filter(|(from, _)| *from <= run.start);
+        let recent: Vec<_> = seen.collect();
+        let of_late = |index: usize| recent.get(index + 1).is_none_or(|(end, _)| run.start.since(*end).as_secs() < 30);
+        let refused = recent.last().is_some_and(|(_, cron)| cron.is_none());
+        recent
+            .iter()
+            .enumerate()
+            .any(|(index, (_, cron))| cron.as_ref().is_some_and(|cron| (refused || of_late(index)) && fires(cron)))
+    }
+
+    /// The one schedule that stood during a spell, and well before it.
+    fn only(&self, spell: (Timestamp, Timestamp)) -> Option<&Cron> {
+        let first = || self.0.first().filter(|(from, _)| *from <= spell.1);
+        let at_begin = self.0.iter().rev().find(|(from, _)| *from <= spell.0).or_else(first)?.1.as_ref()?;
+        let others = self.0.iter().filter(|(from, _)| *from > spell.0 && *from <= spell.1);
+        let same = |cron: &Option<Cron>| cron.as_ref().is_some_and(|cron| cron.text() == at_begin.text());
+        others.clone().all(|(_, cron)| same(cron)).then_some(at_begin)
+    }
+}
+
+/// Spells in which nobody needs to answer for an item: it or a server was disabled, it was not there, or Java owned it.
+fn unsteady(evidence: &Evidence, item: u32) -> Vec<(Timestamp, Timestamp)> {
+    let path = &evidence.path;
+    let (node, disabled, owner) = (path.item(item), path.item_disabled(item), path.item_owner(item));
+    let servers = format!("{}/", path.servers());
+    let mut spells: Vec<(Timestamp, Timestamp)> = Vec::new();
+    let mut open: BTreeMap<&str, Timestamp> = BTreeMap::new();
+    for change in &evidence.history {
+        let at = change.path.as_str();
+        let text = match &change.what {
+            What::Wrote { data, .. } => Some(data.as_ref()),
+            What::Deleted => None,
+            What::SessionEnded => continue,
+        };
+        let off = if at == disabled {
+            text.is_some()
+        } else if at == node {
+            if text.is_none() {
+                spells.push((change.at, change.at)); // its ledger is gone with it
+            }
+            continue;
+        } else if at == owner {
+            text.is_some_and(|id| evidence.java.contains(String::from_utf8_lossy(id).as_ref()))
+        } else if at.starts_with(&servers) {
+            text.is_none_or(|text| text != b"ENABLED")
+        } else {
+            continue;
+        };
+        if off {
+            open.entry(at).or_insert(change.at);
+        } else if let Some(from) = open.remove(at) {
+            // Who is told of it a little later has let a firing pass meanwhile.
+            spells.push((from, change.at + evidence.terms.round_trip + evidence.terms.clock_error));
+        }
+    }
+    spells.extend(open.into_values().map(|from| (from, evidence.terms.end)));
+    spells
+}

@@ -6,6 +6,7 @@ mod journal;
 mod process;
 mod proxy;
 mod server;
+mod tap;
 mod wait;
 mod zookeeper;
 
@@ -14,5 +15,6 @@ pub use journal::{Journal, Run};
 pub use process::{Process, agent, agent_with_clock, command, java, java_output, output};
 pub use proxy::Proxy;
 pub use server::{Server, Speech};
+pub use tap::{Moment, Tap};
 pub use wait::{eventually, pause, wall_clock_millis};
 pub use zookeeper::{Ensemble, ZooKeeper, free_port};

@@ -3,6 +3,7 @@
 
 mod commands;
 mod conformance;
+mod crashes;
 mod damage;
 mod explain;
 mod handlers;

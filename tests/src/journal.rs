@@ -26,14 +26,21 @@ pub struct Run {
     pub source: String,
     /// The due time of a Rust instance; for Java the second of the start.
     pub due: i64,
+    /// The fencing token; 0 for Java.
+    pub token: i64,
+    /// The instance's id.
+    pub instance: String,
 }
 
 const SCRIPT: &str = r#"#!/bin/sh
 # record.sh FILE SECONDS CONTEXT
+unset LD_PRELOAD # a clock that is off is the agent's, not the record's
+task=${3#*'"taskId":"'}
+task=${task%%'"'*}
 item=${3##*'"shardingItem":'}
 item=${item%%[,\}]*}
 id="$$-$(date +%s%N)"
-echo "start $id $(date +%s%3N) $PPID $item ${ELASTICJOB_SOURCE:-java} ${ELASTICJOB_DUE_TIME:--}" >> "$1"
+echo "start $id $(date +%s%3N) $PPID $item ${ELASTICJOB_SOURCE:-java} ${ELASTICJOB_DUE_TIME:--} ${ELASTICJOB_FENCING_TOKEN:-0} ${task##*READY@-@}" >> "$1"
 [ "$2" = 0 ] || sleep "$2"
 echo "end $id $(date +%s%3N)" >> "$1"
 "#;
@@ -69,7 +76,7 @@ impl Journal {
         for line in text.lines() {
             let parts: Vec<&str> = line.split(' ').collect();
             match parts.as_slice() {
-                ["start", id, start, pid, item, source, due] => {
+                ["start", id, start, pid, item, source, due, token, instance] => {
                     let start: i64 = start.parse().expect("a time");
                     let due = match due.parse::<jiff::Timestamp>() {
                         Ok(due) => due.as_millisecond(),
@@ -77,7 +84,8 @@ impl Journal {
                     };
                     let (pid, item) = (pid.parse().expect("a pid"), item.parse().expect("an item"));
                     let source = (*source).to_owned();
-                    runs.insert(id, Run { start, end: None, pid, item, source, due });
+                    let (token, instance) = (token.parse().expect("a token"), (*instance).to_owned());
+                    runs.insert(id, Run { start, end: None, pid, item, source, due, token, instance });
                 }
                 ["end", id, end] => {
                     if let Some(run) = runs.get_mut(id) {

@@ -2,6 +2,7 @@
 //! data in a temporary folder and free ports, and ends with its value.
 
 mod database;
+mod evidence;
 mod journal;
 mod process;
 mod proxy;
@@ -11,6 +12,7 @@ mod wait;
 mod zookeeper;
 
 pub use database::{Database, PASSWORD, USER, sqlite_rows};
+pub use evidence::Living;
 pub use journal::{Journal, Run};
 pub use process::{Process, agent, agent_with_clock, command, java, java_output, output};
 pub use proxy::Proxy;

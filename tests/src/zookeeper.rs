@@ -84,6 +84,11 @@ impl ZooKeeper {
         format!("127.0.0.1:{}", self.port)
     }
 
+    /// The folder with its transaction logs.
+    pub fn transaction_logs(&self) -> PathBuf {
+        self.folder.join("data/version-2")
+    }
+
     /// Its port.
     pub fn port(&self) -> u16 {
         self.port

@@ -7,6 +7,7 @@ mod crashes;
 mod damage;
 mod explain;
 mod handlers;
+mod judged;
 mod kills;
 mod links;
 mod listeners;

@@ -7,7 +7,7 @@ use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::Op;
 use elasticjob_core::view::{Answer, JobView, Query};
 
-use super::{Body, Happening, Parcel, Request, World};
+use super::{Happening, News, Parcel, Request, World};
 use crate::Defect;
 use crate::java::Reply;
 
@@ -25,8 +25,9 @@ impl World {
             return;
         }
         // A process that stands still does not connect, and nobody does while the link or the registry is down.
-        let blocked = [process.paused_until, process.mute_until, process.deaf_until, self.registry_down_until];
-        let free = blocked.into_iter().max().unwrap_or(self.now);
+        let ways = [process.mute_until, process.deaf_until, process.cut_until];
+        let blocked = ways.into_iter().chain([process.paused_until, self.registry_down_until]);
+        let free = blocked.max().unwrap_or(self.now);
         if free > self.now {
             let at = free + Duration::from_millis(self.chance.between(0, 200));
             return self.plan(at, Happening::Connect { process: index, life });
@@ -113,13 +114,27 @@ impl World {
         if process.connected {
             process.connected = false;
             process.loading = false;
-            match process.body {
-                Body::Ours(_) => self.input(index, Input::SessionLost),
-                Body::Java(_) => self.java_lost(index),
-                Body::Down => {}
-            }
+            let news = if process.java { News::Lost } else { News::Input(Box::new(Input::SessionLost)) };
+            self.learn(index, news);
         }
+        let process = &mut self.processes[index];
+        process.cut_until = process.cut_until.max(self.now + back_after);
         self.plan(self.now + back_after, Happening::Connect { process: index, life });
+    }
+
+    /// Tells a process something, at once or when it goes on; whether before or after it has acted then is a matter of luck.
+    pub(super) fn learn(&mut self, index: usize, news: News) {
+        let process = &self.processes[index];
+        if process.paused_until > self.now {
+            let (at, life) = (process.paused_until, process.life);
+            let at = at + Duration::from_millis(if self.chance.below(2) == 0 { 0 } else { 15 });
+            return self.plan(at, Happening::Learn { process: index, life, news });
+        }
+        match news {
+            News::Input(input) => self.input(index, *input),
+            News::Lost => self.java_lost(index),
+            News::Stop => self.java_stop(index),
+        }
     }
 
     /// From now on the registry does not hear of this process: its session ends unless that changes.

@@ -48,6 +48,8 @@ struct Process {
     session: u64,
     connected: bool,
     paused_until: Timestamp,
+    /// Until when its link is cut.
+    cut_until: Timestamp,
     /// Until when what it says does not arrive, and what it is told.
     mute_until: Timestamp,
     deaf_until: Timestamp,
@@ -97,6 +99,14 @@ enum Request {
     Unlatch(u64),
 }
 
+/// What a process is told by its own host.
+#[derive(Debug)]
+enum News {
+    Input(Box<Input>),
+    Lost,
+    Stop,
+}
+
 /// What comes back.
 #[derive(Debug)]
 enum Parcel {
@@ -108,18 +118,71 @@ enum Parcel {
 
 #[derive(Debug)]
 enum Happening {
-    Deliver { process: usize, link: u64, asked: Timestamp, parcel: Parcel },
-    Serve { process: usize, link: u64, asked: Timestamp, request: Request },
-    Fetch { process: usize, link: u64, path: String },
-    Load { process: usize, link: u64, first: Option<Vec<Answer>>, renewed: bool },
-    Wake { process: usize, life: u64 },
-    Sleep { process: usize, life: u64, ask: u64 },
-    Connect { process: usize, life: u64 },
-    Notice { process: usize, link: u64 },
-    Expire { process: usize, session: u64 },
-    EndRun { process: usize, life: u64, run: RunId, item: u32 },
-    Start { process: usize },
-    Strike { process: usize, fault: Fault },
+    Deliver {
+        process: usize,
+        link: u64,
+        asked: Timestamp,
+        parcel: Parcel,
+    },
+    Serve {
+        process: usize,
+        link: u64,
+        asked: Timestamp,
+        request: Request,
+    },
+    Fetch {
+        process: usize,
+        link: u64,
+        path: String,
+    },
+    Load {
+        process: usize,
+        link: u64,
+        first: Option<Vec<Answer>>,
+        renewed: bool,
+    },
+    Wake {
+        process: usize,
+        life: u64,
+    },
+    Sleep {
+        process: usize,
+        life: u64,
+        ask: u64,
+    },
+    Connect {
+        process: usize,
+        life: u64,
+    },
+    Notice {
+        process: usize,
+        link: u64,
+    },
+    Expire {
+        process: usize,
+        session: u64,
+    },
+    EndRun {
+        process: usize,
+        life: u64,
+        run: RunId,
+        item: u32,
+    },
+    /// `down`: the number that its life has when it may start; another start has come first where it differs.
+    Start {
+        process: usize,
+        down: u64,
+    },
+    /// What a process that stands still learns when it goes on.
+    Learn {
+        process: usize,
+        life: u64,
+        news: News,
+    },
+    Strike {
+        process: usize,
+        fault: Fault,
+    },
 }
 
 /// A cluster. See [`Options`].
@@ -176,7 +239,7 @@ impl World {
         for process in 0..count {
             world.processes.push(Process::new(process, process >= world.options.instances));
             let delay = Duration::from_millis(world.chance.below(1_500));
-            world.plan(START + delay, Happening::Start { process });
+            world.plan(START + delay, Happening::Start { process, down: 0 });
         }
         world
     }
@@ -302,10 +365,15 @@ impl World {
     fn happen(&mut self, happening: Happening) {
         match happening {
             // One that was asked to stop may take its time.
-            Happening::Start { process } if self.processes[process].is_up() => {
-                self.plan(self.now + Duration::from_millis(500), Happening::Start { process });
+            Happening::Start { process, down } if self.processes[process].is_up() => {
+                if self.processes[process].life + 1 == down {
+                    self.plan(self.now + Duration::from_millis(500), Happening::Start { process, down });
+                }
             }
-            Happening::Start { process } => self.start(process),
+            Happening::Start { process, down } if self.processes[process].life == down => self.start(process),
+            Happening::Learn { process, life, news } if self.processes[process].life == life => {
+                self.learn(process, news)
+            }
             Happening::Connect { process, life } => self.connect(process, life),
             Happening::Notice { process, link } => self.notice(process, link),
             Happening::Expire { process, session } => self.expire(process, session),
@@ -320,7 +388,11 @@ impl World {
             Happening::EndRun { process, life, run, item } if self.processes[process].life == life => {
                 self.end_run(process, run, item);
             }
-            Happening::Wake { .. } | Happening::Sleep { .. } | Happening::EndRun { .. } => {}
+            Happening::Wake { .. }
+            | Happening::Sleep { .. }
+            | Happening::EndRun { .. }
+            | Happening::Start { .. }
+            | Happening::Learn { .. } => {}
             Happening::Strike { process, fault } => self.fault(process, fault),
         }
     }
@@ -335,6 +407,7 @@ impl Process {
             session: 0,
             connected: false,
             paused_until: Timestamp(0),
+            cut_until: Timestamp(0),
             mute_until: Timestamp(0),
             deaf_until: Timestamp(0),
             heard: Timestamp(0),

@@ -6,7 +6,7 @@ use elasticjob_core::machine::Input;
 use elasticjob_core::tree::Op;
 use elasticjob_core::wire::JobDocument;
 
-use super::{Body, Happening, World};
+use super::{Body, Happening, News, World};
 use crate::{Fault, Mark, Order};
 
 /// An instance that nobody has ever seen.
@@ -18,6 +18,7 @@ impl World {
         let up = self.processes[index].is_up();
         let life = self.processes[index].life;
         match fault {
+            Fault::Join if up => {}
             Fault::Join => self.start(index),
             Fault::Order(order) => self.order(index, &order),
             Fault::Operator(ops) => drop(self.transact(0, &ops)),
@@ -35,7 +36,8 @@ impl World {
                 self.trouble(restart.unwrap_or_default() + timeout);
                 self.end(index);
                 if let Some(restart) = restart {
-                    self.plan(self.now + restart, Happening::Start { process: index });
+                    let down = self.processes[index].life;
+                    self.plan(self.now + restart, Happening::Start { process: index, down });
                 }
             }
             Fault::Cut(length) => {
@@ -48,17 +50,18 @@ impl World {
             Fault::Pause(length) => self.pause(index, length),
             Fault::Stop { restart } => {
                 self.trouble(restart.unwrap_or_default() + Duration::from_secs(1));
+                let down = life + 1;
                 if let Body::Java(_) = self.processes[index].body {
-                    self.java_stop(index);
+                    self.learn(index, News::Stop);
                 } else {
                     let deadline = self.now
                         + Duration::from_millis(30_000)
                         + Duration::from_millis(self.processes[index].clock.max(0).unsigned_abs());
-                    self.input(index, Input::Stop { deadline });
+                    self.learn(index, News::Input(Box::new(Input::Stop { deadline })));
                 }
                 if let Some(restart) = restart {
                     let at = self.now + restart + Duration::from_millis(self.options.run_millis.1);
-                    self.plan(at, Happening::Start { process: index });
+                    self.plan(at, Happening::Start { process: index, down });
                 }
             }
             Fault::Expire => {

@@ -8,6 +8,7 @@ public final class Main {
     public static void main(final String[] args) throws Exception {
         switch (args[0]) {
             case "agent" -> Agent.run(args[1]);
+            case "history" -> History.run(args);
             case "operate" -> Operate.run(args);
             case "operations" -> Operations.run(args[1], args[2]);
             case "quartz" -> Quartz.run(args[1], args[2]);

@@ -1,0 +1,243 @@
+//! What a living cluster leaves behind, for the oracle that judges simulated ones: ZooKeeper's transaction logs, the journal
+//! that the jobs' script writes, and what our agents told in their logs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base64::Engine;
+use elasticjob_core::machine::Source;
+use elasticjob_core::path::JobPath;
+use elasticjob_core::time::Timestamp;
+use elasticjob_sim::{Change, Entry, Evidence, Terms, Told, What};
+
+use crate::journal::Run;
+use crate::process::java_output;
+use crate::wait::wall_clock_millis;
+
+/// A cluster that is to be judged.
+#[derive(Debug)]
+pub struct Living<'a> {
+    /// The folders with the servers' transaction logs (`version-2`); what several of them have counts once.
+    pub logs: Vec<PathBuf>,
+    /// The namespace.
+    pub namespace: &'a str,
+    /// The job.
+    pub job: &'a str,
+    /// What ran.
+    pub runs: Vec<Run>,
+    /// The logs of our agents: process id, text, whether the process lives.
+    pub agents: Vec<(u32, String, bool)>,
+    /// The instances' session time-out.
+    pub session_timeout: Duration,
+    /// How long a run takes at the most.
+    pub run_max: Duration,
+    /// Faults from their beginnings to their ends, in milliseconds since the epoch.
+    pub troubles: Vec<(i64, i64)>,
+    /// By how much a clock was off.
+    pub clock_error: Duration,
+    /// When the last fault and the sessions that it cost were over.
+    pub quiet_from: i64,
+}
+
+impl Living<'_> {
+    /// Everything in one.
+    ///
+    /// # Panics
+    ///
+    /// When a log cannot be read.
+    pub fn evidence(&self) -> Evidence {
+        let path = JobPath::new(self.job);
+        let history = self.history(&path);
+        let ours: BTreeMap<u32, BTreeSet<String>> =
+            self.agents.iter().map(|(pid, log, _)| (*pid, self.joined(log))).collect();
+        let registered = |change: &&Change| matches!(change.what, What::Wrote { .. });
+        let prefix = format!("{}/", path.instances());
+        let all: BTreeSet<String> = history
+            .iter()
+            .filter(registered)
+            .filter_map(|change| change.path.strip_prefix(&prefix))
+            .map(str::to_owned)
+            .collect();
+        let known: BTreeSet<&String> = ours.values().flatten().collect();
+        let java: BTreeSet<String> = all.into_iter().filter(|id| !known.contains(id)).collect();
+        let runs = self.runs.iter().map(|run| entry(run, &path, &history, &java)).collect();
+        let told = self.agents.iter().flat_map(|(_, log, _)| self.told(log)).collect();
+        let living = self.agents.iter().filter(|(_, _, lives)| *lives);
+        let up = living.filter_map(|(_, log, _)| Some((self.joined_last(log)?, None))).collect();
+        let moment = |millis: &(i64, i64)| (Timestamp(millis.0), Timestamp(millis.1));
+        Evidence {
+            path,
+            terms: Terms {
+                session_timeout: self.session_timeout,
+                // A loaded machine, and servers that forget a follower for a moment.
+                round_trip: Duration::from_secs(2),
+                run_max: self.run_max,
+                stepped_back: false,
+                clock_error: self.clock_error,
+                quiet_from: Timestamp(self.quiet_from),
+                end: Timestamp(wall_clock_millis()),
+                is_at_rest: true,
+            },
+            history,
+            runs,
+            told,
+            java,
+            up,
+            expired: BTreeSet::new(),
+            troubles: self.troubles.iter().map(moment).collect(),
+        }
+    }
+
+    /// The registry's history below the job, from the servers' own logs.
+    fn history(&self, path: &JobPath) -> Vec<Change> {
+        let mut arguments = vec!["history"];
+        arguments.extend(self.logs.iter().map(|folder| folder.to_str().expect("UTF-8")));
+        let text = java_output(&arguments);
+        let mut by_zxid: BTreeMap<i64, Vec<&str>> = BTreeMap::new();
+        for line in text.lines() {
+            let (zxid, rest) = line.split_once('\t').expect("a number");
+            by_zxid.entry(zxid.parse().expect("a number")).or_default().push(rest);
+        }
+        let mut owners: BTreeMap<String, u64> = BTreeMap::new();
+        let mut history = Vec::new();
+        let namespace = format!("/{}", self.namespace);
+        for (zxid, mut lines) in by_zxid {
+            // The same transaction from another server.
+            let whole = lines.len();
+            let same = |n: &usize| whole % n == 0 && lines.chunks(whole / n).all(|part| *part == lines[..whole / n]);
+            let copies = (1..=self.logs.len()).rev().find(same).unwrap_or(1);
+            lines.truncate(whole / copies);
+            for line in lines {
+                let fields: Vec<&str> = line.split('\t').collect();
+                let [at, session, what, node, data, ephemeral] = fields.as_slice() else { panic!("{line}") };
+                let at = Timestamp(at.parse().expect("a time"));
+                let session = u64::from_str_radix(session, 16).expect("a session");
+                let mut push =
+                    |session: u64, path: String, what: What| history.push(Change { at, zxid, session, path, what });
+                if *what == "end" {
+                    let gone: Vec<String> =
+                        owners.iter().filter(|(_, owner)| **owner == session).map(|(p, _)| p.clone()).collect();
+                    for path in gone {
+                        owners.remove(&path);
+                        push(session, path, What::Deleted);
+                    }
+                    push(session, String::new(), What::SessionEnded);
+                    continue;
+                }
+                let Some(node) = node.strip_prefix(&namespace).filter(|n| n.starts_with(path.root())) else { continue };
+                let data = base64::engine::general_purpose::STANDARD.decode(data).expect("base64");
+                match *what {
+                    "write" => {
+                        let owner = if *ephemeral == "1" { session } else { 0 };
+                        if owner != 0 {
+                            owners.insert(node.to_owned(), owner);
+                        }
+                        push(session, node.to_owned(), What::Wrote { data: data.into(), owner });
+                    }
+                    "set" => {
+                        let owner = owners.get(node).copied().unwrap_or_default();
+                        push(session, node.to_owned(), What::Wrote { data: data.into(), owner });
+                    }
+                    "delete" => {
+                        owners.remove(node);
+                        push(session, node.to_owned(), What::Deleted);
+                    }
+                    _ => panic!("{line}"),
+                }
+            }
+        }
+        history
+    }
+
+    fn lines<'l>(&self, log: &'l str) -> impl Iterator<Item = (Timestamp, &'l str)> {
+        let job = format!("job=\"{}\"", self.job);
+        log.lines().filter(move |line| line.contains(&job)).filter_map(|line| {
+            let (time, rest) = line.split_once(' ')?;
+            let at: jiff::Timestamp = time.parse().ok()?;
+            Some((Timestamp(at.as_millisecond()), rest))
+        })
+    }
+
+    fn joined(&self, log: &str) -> BTreeSet<String> {
+        self.lines(log).filter_map(|(_, line)| joined_as(line)).collect()
+    }
+
+    fn joined_last(&self, log: &str) -> Option<String> {
+        self.lines(log).filter_map(|(_, line)| joined_as(line)).last()
+    }
+
+    /// What an agent said of firings that it does not begin.
+    fn told(&self, log: &str) -> Vec<Told> {
+        let instance = self.joined_last(log).unwrap_or_default();
+        let said = |(at, line): (Timestamp, &str)| {
+            let (word, due) = if line.contains("misfire: items") {
+                ("misfired", "could not begin at ")
+            } else if line.contains("skips the firing of items") {
+                ("skipped", " due ")
+            } else if line.contains("was lost with the session") {
+                ("lost", " due ")
+            } else if line.contains("no Rust instance began items") {
+                ("passed", " from ")
+            } else {
+                return None;
+            };
+            let items = line
+                .split_once('[')?
+                .1
+                .split_once(']')?
+                .0
+                .split(", ")
+                .map(str::parse)
+                .collect::<Result<_, _>>()
+                .ok()?;
+            let first = moment(line.split_once(due)?.1)?;
+            let last = if word == "passed" { moment(line.split_once(" to ")?.1)? } else { first };
+            Some(Told { at, instance: instance.clone(), items, first, last, word })
+        };
+        self.lines(log).filter_map(said).collect()
+    }
+}
+
+fn joined_as(line: &str) -> Option<String> {
+    Some(line.split_once("joined as ")?.1.split([',', ' ']).next()?.to_owned())
+}
+
+/// The moment at the beginning of a text.
+fn moment(text: &str) -> Option<Timestamp> {
+    let at: jiff::Timestamp = text.get(..=text.find('Z')?)?.parse().ok()?;
+    Some(Timestamp(at.as_millisecond()))
+}
+
+fn entry(run: &Run, path: &JobPath, history: &[Change], java: &BTreeSet<String>) -> Entry {
+    let start = Timestamp(run.start);
+    let is_java = java.contains(&run.instance);
+    // Its begin; for Java the session in which its instance was registered last.
+    let begun = history.iter().find(|change| !is_java && change.zxid == run.token).map(|change| change.session);
+    let node = path.instance(&run.instance);
+    let registered = history
+        .iter()
+        .rev()
+        .find(|change| change.path == node && change.at <= start && matches!(change.what, What::Wrote { .. }));
+    let session = begun.or(registered.map(|change| change.session)).unwrap_or_default();
+    let ended = history.iter().find(|change| change.session == session && change.what == What::SessionEnded);
+    let source = match run.source.as_str() {
+        "failover" => Source::Failover,
+        "misfire" => Source::Misfire,
+        "trigger" => Source::Trigger,
+        _ => Source::Schedule,
+    };
+    Entry {
+        process: usize::try_from(run.pid).unwrap_or_default(),
+        instance: run.instance.clone(),
+        java: is_java,
+        session,
+        item: run.item,
+        due: Timestamp(run.due),
+        source,
+        token: run.token,
+        start,
+        end: run.end.map(Timestamp),
+        lease_end: ended.map(|change| change.at),
+    }
+}

@@ -175,7 +175,7 @@ impl Living<'_> {
                 ("misfired", "could not begin at ")
             } else if line.contains("skips the firing of items") {
                 ("skipped", " due ")
-            } else if line.contains("was lost with the session") {
+            } else if line.contains("was lost with the connection") {
                 ("lost", " due ")
             } else if line.contains("no Rust instance began items") {
                 ("passed", " from ")

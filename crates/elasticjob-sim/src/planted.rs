@@ -125,6 +125,34 @@ impl Defect {
 }
 
 impl Defect {
+    /// The invariants that it breaks: it counts as found when one of them says so.
+    pub fn breaks(self) -> &'static [&'static str] {
+        match self {
+            Defect::NoFence | Defect::BeginWithoutAssignment | Defect::NoRunningMark => &["assignment"],
+            Defect::EmptyLedger | Defect::ConfigWatchDropped => &["firings"],
+            Defect::RunningKept => &["takeover", "marks", "progress"],
+            Defect::FailoveringKept
+            | Defect::MisfireKept
+            | Defect::ClaimPersistent
+            | Defect::LatchKept
+            | Defect::ProcessingKept
+            | Defect::NecessaryKept
+            | Defect::TriggerUnseen => &["marks"],
+            Defect::InstancePersistent => &["members", "cover"],
+            Defect::LeaderPersistent => &["leader"],
+            Defect::StaleMembers | Defect::JoinUnseen | Defect::ExcessItemsKept | Defect::ItemLeftOut => &["cover"],
+            Defect::ItemWatchDropped | Defect::ServerWatchDropped => &["disabled"],
+            Defect::ReshardingUnseen | Defect::AnswerForgotten => &["progress"],
+            Defect::LateAnswerCounts => &["overlap", "tokens"],
+            Defect::RefusalIgnored => &["overlap", "assignment"],
+            Defect::OldSessionKept => &["members", "marks"],
+            Defect::TakeoverUnmarked | Defect::TakeoverForgotten => &["takeover", "marks"],
+            Defect::RunTwice => &["overlap"],
+            Defect::TokenRepeated => &["tokens"],
+            Defect::UnknownPath => &["paths"],
+        }
+    }
+
     /// Within how many seeds it is found.
     pub fn seeds(self) -> u64 {
         match self {
@@ -136,8 +164,9 @@ impl Defect {
     /// The first seed that finds it, and what is violated there.
     pub fn find(self) -> Option<(u64, Violation)> {
         (0..self.seeds()).find_map(|seed| {
-            let mut violations = Schedule::from_seed(seed).judge(Some(self)).violations;
-            (!violations.is_empty()).then(|| (seed, violations.remove(0)))
+            let violations = Schedule::from_seed(seed).judge(Some(self)).violations;
+            let found = violations.into_iter().find(|violation| self.breaks().contains(&violation.invariant));
+            found.map(|violation| (seed, violation))
         })
     }
 }

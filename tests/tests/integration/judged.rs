@@ -105,7 +105,8 @@ impl Cluster {
         };
         let evidence = living.evidence();
         let taken = evidence.runs.iter().filter(|run| run.source == elasticjob_core::machine::Source::Failover).count();
-        assert!(evidence.runs.len() > 100 && evidence.history.len() > 500, "{what}: there is too little to judge");
+        let (ran, changes) = (evidence.runs.len(), evidence.history.len());
+        assert!(ran > 60 && changes > 300, "{what}: {ran} runs and {changes} changes are too little to judge");
         assert!(evidence.runs.iter().filter(|run| !run.java).all(|run| run.token > 0 && run.session != 0), "{what}");
         assert!(!evidence.told.is_empty(), "{what}: nobody told of a firing that was lost");
         // It is awake: a run by somebody who never was there is found.

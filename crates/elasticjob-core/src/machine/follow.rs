@@ -79,11 +79,12 @@ impl JobMachine {
             .collect();
         // Also what we had before we were disabled for a while.
         let had: BTreeSet<u32> = self.items.keys().chain(&self.claimed).copied().collect();
-        let lost: Vec<u32> = had.into_iter().filter(|i| !own.contains(i)).collect();
+        // A claim also shows that a run goes on, when its instance is shut down.
+        let lost: Vec<u32> = had.into_iter().filter(|i| !own.contains(i) && !self.busy.contains_key(i)).collect();
         ops.extend(lost.iter().map(|i| Op::delete(self.path.item_claim(*i, session))));
         let watched = lost.iter().flat_map(|i| [self.path.item_disabled(*i), self.path.item_failover(*i)]).collect();
         self.unwatch(watched, out);
-        self.claimed.retain(|item| own.contains(item));
+        self.claimed.retain(|item| !lost.contains(item));
         if ops.is_empty() {
             return self.read_own(own, out);
         }

@@ -72,6 +72,8 @@ impl JobMachine {
         if owners != self.follow.owners {
             self.unsettle(now);
         }
+        // The end of one that was shut down in a run is not told.
+        self.lead.forced |= !self.lead.kept.is_empty();
     }
 
     fn basis(&self) -> Option<Basis> {
@@ -169,6 +171,7 @@ impl JobMachine {
                     Query::Children(self.path.item_owner(i)),
                     Query::Node(self.path.item_owner(i)),
                     Query::Node(self.path.item_running(i)),
+                    Query::Node(self.path.item(i)),
                 ]
             })
             .chain(self.left_marks(&survey))
@@ -273,13 +276,13 @@ impl JobMachine {
         guard.extend(owners.into_iter().map(|id| Op::exists(self.path.instance(id))));
         for item in existing.iter().filter(|i| **i >= survey.basis.total) {
             plan.old.extend(node(self.path.item_owner(*item)).map(|owner| (*item, owner.text())));
-            let runner = node(self.path.item_running(*item)).map(|mark| mark.text());
-            if runner.is_some_and(|id| self.view.is_live(&id)) {
+            let claims = children(self.path.item_owner(*item));
+            let lives = |mark: &Node| lives_on(mark, node(self.path.item(*item)), claims);
+            if node(self.path.item_running(*item)).is_some_and(|mark| self.view.is_live(&mark.text()) || lives(mark)) {
                 plan.kept.insert(*item);
                 continue;
             }
             let below = |child: &String| format!("{}/{child}", self.path.item(*item));
-            let claims = children(self.path.item_owner(*item));
             ops.extend(claims.iter().map(|c| Op::delete(format!("{}/{c}", self.path.item_owner(*item)))));
             ops.extend(children(self.path.item(*item)).iter().map(|c| Op::delete(below(c))));
             ops.push(Op::delete(self.path.item(*item)));
@@ -321,8 +324,8 @@ impl JobMachine {
                 let watched = plan.kept.iter().map(|item| self.path.item_running(*item)).collect();
                 self.watch(watched, out);
                 let kept: Vec<u32> = plan.kept.iter().copied().collect();
-                if plan.processing.is_some() {
-                    // Another leader was, or still is, at it.
+                if plan.processing.is_some() || !plan.kept.is_empty() {
+                    // Another leader was, or still is, at it; or a run has to end.
                     self.lead.recheck = limits::LEADER_RECHECKS.iter().map(|after| now + *after).collect();
                 }
                 self.lead.basis = Some(plan.basis);

@@ -135,7 +135,7 @@ impl fmt::Display for Note {
                 "no Rust instance began items {items:?} at {firings} firings from {first} to {last}: none had them then"
             ),
             Note::Lost { items, due } => {
-                write!(f, "the run of items {items:?} due {due} was lost with the session before it began")
+                write!(f, "the run of items {items:?} due {due} was lost with the connection before it began")
             }
             Note::Blocked { item, by } => write!(f, "item {item} is still running on {by}"),
             Note::ClearedMark { item, of } => {

@@ -255,6 +255,12 @@ impl JobMachine {
             let begun = answers[0].node().filter(|n| n.is(&busy.ledger)).map(|n| n.mzxid);
             let Some(token) = begun else {
                 self.busy.remove(item); // not carried out: due as before
+                // Or carried out, and begun by others since, or the item is gone: then it never ran.
+                let others = answers[0].node().and_then(|n| Ledger::parse(&n.data));
+                let overtaken = others.is_some_and(|l| l.instance != self.id() && l.due >= busy.due);
+                if overtaken || answers[0].node().is_none() {
+                    lost.entry(busy.due).or_default().push(*item);
+                }
                 continue;
             };
             self.account_begun(&[*item], out);

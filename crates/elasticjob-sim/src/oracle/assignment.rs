@@ -18,15 +18,23 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     let mut replay = Replay::default();
     let mut changes = evidence.history.iter().peekable();
     for (token, runs) in by_token {
-        while let Some(change) = changes.next_if(|change| change.zxid <= token) {
+        while let Some(change) = changes.next_if(|change| change.zxid < token) {
             replay.apply(change);
         }
-        for run in runs {
+        // Who had the item before the begin, which does not give it to itself.
+        let owner = |run: &&Entry| {
             let path = match run.source {
                 Source::Failover => evidence.path.item_failover(run.item),
                 Source::Schedule | Source::Misfire | Source::Trigger => evidence.path.item_owner(run.item),
             };
-            let owner = replay.get(&path).map(|node| node.text());
+            let text = replay.get(&path).map(|node| node.text());
+            (path, text)
+        };
+        let owners: Vec<(String, Option<String>)> = runs.iter().map(owner).collect();
+        while let Some(change) = changes.next_if(|change| change.zxid == token) {
+            replay.apply(change);
+        }
+        for (run, (path, owner)) in runs.into_iter().zip(owners) {
             let mut fault = |what: String| violations.push(Violation { invariant: NAME, at: run.start, what });
             if owner.as_deref() != Some(run.instance.as_str()) {
                 fault(format!("{} began item {} which {path} gives to {owner:?}: {run:?}", run.instance, run.item));

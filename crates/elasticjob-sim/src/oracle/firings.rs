@@ -48,6 +48,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
                 violations.push(Violation { invariant: NAME, at: run.start, what });
             }
         }
+        violations.extend(silent(evidence, item));
         let unsteady = unsteady(evidence, item);
         let ledger = ledger(evidence, item);
         let begun: BTreeSet<Timestamp> = ledger.iter().map(|(_, due)| *due).collect();
@@ -95,6 +96,28 @@ fn forgotten(evidence: &Evidence, item: u32, first: &Entry, second: &Entry) -> b
     let path = evidence.path.item(item);
     let between = |change: &&crate::Change| change.zxid > first.token && change.zxid < second.token;
     evidence.history.iter().filter(between).any(|change| change.path == path && change.what == What::Deleted)
+}
+
+/// Begins that neither ran nor were told as lost, although their session lived on.
+fn silent(evidence: &Evidence, item: u32) -> Vec<Violation> {
+    let path = evidence.path.item(item);
+    let mut violations = Vec::new();
+    for change in evidence.history.iter().filter(|change| change.path == path) {
+        let What::Wrote { data, .. } = &change.what else { continue };
+        let Some(ledger) = Ledger::parse(data) else { continue };
+        let ran = evidence.runs.iter().any(|run| run.item == item && run.token == change.zxid);
+        let ended = || evidence.history.iter().any(|c| c.session == change.session && c.what == What::SessionEnded);
+        let told = || {
+            let lost = |t: &&crate::Told| t.word == "lost" && t.items.contains(&item) && t.at >= change.at;
+            evidence.told.iter().any(|t| lost(&t) && t.instance == ledger.instance)
+        };
+        let is_young = change.at + evidence.terms.session_timeout * 2 > evidence.terms.end;
+        if !ran && !is_young && !ended() && !told() {
+            let what = format!("item {item} was begun for {}, and neither ran nor was told as lost", ledger.due);
+            violations.push(Violation { invariant: NAME, at: change.at, what });
+        }
+    }
+    violations
 }
 
 /// The begins of an item with their transactions, as its ledger had them: one whose process died at once never ran, and

@@ -30,7 +30,8 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
                     let intruded = runs.iter().filter(of_it).filter(before).any(|run| intrudes(&runs, run));
                     intrudes(&runs, first) || intruded || !was_deprived(evidence, first, second)
                 } else {
-                    second.java || has_lost_its_mark(evidence, first, second)
+                    (second.java && !gave_up_its_mark(evidence, first, second))
+                        || has_lost_its_mark(evidence, first, second)
                 };
                 if by_java || unmonitored(evidence, first) {
                     continue;
@@ -76,16 +77,28 @@ fn was_deprived(evidence: &Evidence, first: &Entry, second: &Entry) -> bool {
     })
 }
 
-/// Whether somebody of Java's took the mark of the run that was begun first away before the other one was begun.
+/// Whether one of ours took its own mark away before its run had ended, and before the other one began.
+fn gave_up_its_mark(evidence: &Evidence, first: &Entry, second: &Entry) -> bool {
+    let path = evidence.path.item_running(first.item);
+    let early = |change: &&Change| change.at <= second.start && first.end.is_none_or(|end| change.at < end);
+    let own = evidence.history.iter().filter(|c| c.path == path && c.zxid > first.token && c.session == first.session);
+    own.filter(early).any(|change| change.what == What::Deleted)
+}
+
+/// Whether somebody of Java's took a mark of another one's away, or wrote over it, shortly before or in these runs: Java does so when it asks for
+/// takeovers, and when it reconnects. What such a run leaves behind then meets the mark of the next one.
 pub(super) fn has_lost_its_mark(evidence: &Evidence, one: &Entry, other: &Entry) -> bool {
     let path = evidence.path.item_running(one.item);
-    let (from, to) = (one.token.min(other.token), one.token.max(other.token));
-    let within = |change: &&Change| change.path == path && change.zxid > from && change.zxid < to;
-    evidence
-        .history
-        .iter()
-        .filter(within)
-        .any(|change| change.what == What::Deleted && change.session != 0 && evidence.is_java_s_session(change.session))
+    // An answer may be on its way for long: from the begins in the registry on.
+    let begun = evidence.begin_of(one).1.min(evidence.begin_of(other).1);
+    let (from, to) = (begun - evidence.terms.run_max, one.start.max(other.start));
+    let mut replay = Replay::default();
+    evidence.history.iter().filter(|change| change.path == path && change.at <= to).any(|change| {
+        let by_java = change.at >= from && change.session != 0 && evidence.is_java_s_session(change.session);
+        let another_s = replay.get(&path).is_some_and(|node| !evidence.java.contains(&node.text()));
+        replay.apply(change);
+        by_java && another_s
+    })
 }
 
 /// Whether the job was not monitored when the run began, or at any time until it ended.

@@ -39,8 +39,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
             if owner.as_deref() != Some(run.instance.as_str()) {
                 fault(format!("{} began item {} which {path} gives to {owner:?}: {run:?}", run.instance, run.item));
             }
-            let monitored =
-                replay.get(&evidence.path.config()).is_some_and(|node| node.text().contains("monitorExecution: true"));
+            let monitored = replay.document(&evidence.path).is_some_and(|document| document.monitor_execution);
             if monitored && !replay.is(&evidence.path.item_running(run.item), &run.instance) {
                 fault(format!("{} began item {} without its mark `running`: {run:?}", run.instance, run.item));
             }

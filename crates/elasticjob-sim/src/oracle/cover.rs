@@ -7,7 +7,6 @@ use elasticjob_core::limits;
 use elasticjob_core::path::parse_item;
 use elasticjob_core::shard;
 use elasticjob_core::time::Timestamp;
-use elasticjob_core::wire::JobDocument;
 
 use super::{Replay, Violation};
 use crate::{Change, Evidence};
@@ -27,18 +26,13 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     }
     let replay = Replay::of(&evidence.history);
     let path = &evidence.path;
-    let Some(document) = replay.get(&path.config()).and_then(|node| JobDocument::parse(&node.data).ok()) else {
+    let Some(document) = replay.document(path) else {
         return Vec::new();
     };
     let total = u32::try_from(document.sharding_total_count).unwrap_or_default();
     let mut violations = Vec::new();
     let mut fault = |what: String| violations.push(Violation { invariant: NAME, at: evidence.terms.end, what });
-    let enabled = |id: &str| {
-        let ip = id.split("@-@").next().unwrap_or_default();
-        replay.is(&path.server(ip), "ENABLED")
-    };
-    let live: Vec<String> =
-        replay.below(&path.instances()).map(|(id, _)| id.to_owned()).filter(|id| enabled(id)).collect();
+    let live: Vec<String> = replay.available(path).map(str::to_owned).collect();
     if live.is_empty() {
         return Vec::new();
     }

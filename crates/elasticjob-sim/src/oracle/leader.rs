@@ -11,11 +11,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     }
     let replay = Replay::of(&evidence.history);
     let path = &evidence.path;
-    let enabled = |id: &str| {
-        let ip = id.split("@-@").next().unwrap_or_default();
-        replay.is(&path.server(ip), "ENABLED")
-    };
-    let live: Vec<&str> = replay.below(&path.instances()).map(|(id, _)| id).filter(|id| enabled(id)).collect();
+    let live: Vec<&str> = replay.available(path).collect();
     if live.is_empty() {
         return Vec::new();
     }

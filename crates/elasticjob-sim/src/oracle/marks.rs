@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use elasticjob_core::wire::JobDocument;
+
 use super::{Replay, Violation};
 use crate::Evidence;
 
@@ -23,10 +25,9 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         return Vec::new(); // nobody is there to clear anything
     }
     let young = YOUNG.max(evidence.terms.run_max * 3) + evidence.terms.round_trip * 2;
-    let misfire = replay.get(&evidence.path.config()).is_some_and(|node| node.text().contains("misfire: true"));
-    let failover = replay.get(&evidence.path.config()).is_some_and(|node| node.text().contains("failover: true"));
-    let monitored =
-        replay.get(&evidence.path.config()).is_some_and(|node| node.text().contains("monitorExecution: true"));
+    let document = replay.document(&evidence.path);
+    let is = |flag: fn(&JobDocument) -> bool| document.as_ref().is_some_and(flag);
+    let (misfire, failover, monitored) = (is(|d| d.misfire), is(|d| d.failover), is(|d| d.monitor_execution));
     let mut violations = Vec::new();
     for (path, node) in replay.iter() {
         let Some(rest) = path.strip_prefix(evidence.path.root()).and_then(|rest| rest.strip_prefix('/')) else {

@@ -108,5 +108,5 @@ pub(super) fn unmonitored(evidence: &Evidence, run: &Entry) -> bool {
     for change in evidence.history.iter().filter(|c| c.path == path && run.end.is_none_or(|end| c.at <= end)) {
         replay.apply(change);
     }
-    replay.get(&path).is_some_and(|node| node.text().contains("monitorExecution: false"))
+    replay.document(&evidence.path).is_some_and(|document| !document.monitor_execution)
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use elasticjob_core::config::JobConfig;
 use elasticjob_core::limits;
-use elasticjob_core::wire::JobDocument;
 
 use super::{Replay, Violation};
 use crate::Evidence;
@@ -19,17 +18,12 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     }
     let replay = Replay::of(&evidence.history);
     let path = &evidence.path;
-    let document = replay.get(&path.config()).and_then(|node| JobDocument::parse(&node.data).ok());
-    let config = document.and_then(|document| {
+    let config = replay.document(path).and_then(|document| {
         JobConfig::check(&document, &|name| name.is_none().then_some(jiff::tz::TimeZone::UTC)).ok()
     });
     let Some(config) = config else { return Vec::new() };
     let Some(cron) = config.cron.as_ref() else { return Vec::new() };
-    let anybody = replay.below(&path.instances()).any(|(id, _)| {
-        let ip = id.split("@-@").next().unwrap_or_default();
-        replay.is(&path.server(ip), "ENABLED")
-    });
-    if !anybody {
+    if replay.available(path).next().is_none() {
         return Vec::new();
     }
     let terms = &evidence.terms;

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use elasticjob_core::path::JobPath;
 use elasticjob_core::time::Timestamp;
+use elasticjob_core::wire::JobDocument;
 
 use crate::{Change, What};
 
@@ -72,6 +74,18 @@ impl Replay {
             .range(from..)
             .map_while(move |(at, node)| Some((at.strip_prefix(&prefix)?, node)))
             .filter(|(name, _)| !name.contains('/'))
+    }
+
+    /// The instances that may have items: registered, and their server enabled.
+    pub fn available<'a>(&'a self, path: &'a JobPath) -> impl Iterator<Item = &'a str> {
+        let instances = path.instances();
+        let enabled = |id: &str| self.is(&path.server(id.split("@-@").next().unwrap_or_default()), "ENABLED");
+        self.below(&instances).map(|(id, _)| id).filter(move |id| enabled(id)).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The stored configuration, where it can be read.
+    pub fn document(&self, path: &JobPath) -> Option<JobDocument> {
+        JobDocument::parse(&self.get(&path.config())?.data).ok()
     }
 
     /// Every node.

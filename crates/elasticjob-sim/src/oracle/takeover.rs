@@ -101,14 +101,7 @@ fn late(evidence: &Evidence, run: &Entry) -> Option<Violation> {
     }
     let mut replay = Replay::default();
     evidence.history.iter().take_while(|c| c.at <= lease_end).for_each(|c| replay.apply(c));
-    let survivors: Vec<String> = replay
-        .below(&evidence.path.instances())
-        .filter(|(id, _)| {
-            let ip = id.split("@-@").next().unwrap_or_default();
-            *id != run.instance && replay.is(&evidence.path.server(ip), "ENABLED")
-        })
-        .map(|(id, _)| id.to_owned())
-        .collect();
+    let survivors: Vec<&str> = replay.available(&evidence.path).filter(|id| *id != run.instance).collect();
     let taken = evidence
         .runs
         .iter()

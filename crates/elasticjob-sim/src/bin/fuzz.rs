@@ -45,6 +45,9 @@ struct Args {
     /// Plants each defect and looks whether it is found; for one alone, its name.
     #[arg(long, value_name = "DEFECT", num_args = 0..=1, default_missing_value = "all")]
     planted: Option<String>,
+    /// With one schedule: the registry's history and end, and the machines in all detail.
+    #[arg(long)]
+    details: bool,
     /// Leaves a schedule that violates something as large as it is.
     #[arg(long)]
     whole: bool,
@@ -65,10 +68,10 @@ fn main() -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.schedule {
         let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
         let schedule: Schedule = text.parse().map_err(|e| anyhow::anyhow!("{}: {e}", path.display()))?;
-        return Ok(tell_one(&schedule));
+        return Ok(tell_one(&schedule, args.details));
     }
     if let Some(seed) = args.seed {
-        return Ok(tell_one(&Schedule::from_seed(seed)));
+        return Ok(tell_one(&Schedule::from_seed(seed), args.details));
     }
     let Some(seeds) = args.seeds.clone() else { bail!("expected --seeds, --seed, --schedule or --planted") };
     let start = now();
@@ -149,12 +152,14 @@ fn show(schedule: &Schedule, violations: &[String], whole: bool) {
     say(&text);
 }
 
-fn tell_one(schedule: &Schedule) -> ExitCode {
+fn tell_one(schedule: &Schedule, details: bool) -> ExitCode {
     let world = schedule.run(None);
     say(&world.story());
-    say(&world.history());
-    say(&world.dump());
-    say(&world.machines());
+    if details {
+        say(&world.history());
+        say(&world.dump());
+        say(&world.machines());
+    }
     say(&format!("{schedule}"));
     let outcome = schedule.judge(None);
     outcome.violations.iter().for_each(|violation| say(&violation.to_string()));

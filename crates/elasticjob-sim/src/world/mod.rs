@@ -24,7 +24,7 @@ use elasticjob_core::tree::{Node, Op, Tree};
 use elasticjob_core::view::{Answer, Query};
 
 use crate::java::{Peer, Reply};
-use crate::{Chance, Change, Evidence, Fault, Journal, Options, Terms, Told};
+use crate::{Chance, Change, Evidence, Fault, Journal, Options, Terms, Told, What};
 
 /// The job that every world runs.
 const JOB: &str = "job";
@@ -353,7 +353,14 @@ impl World {
 
     /// The registry's history in lines: for a failing test.
     pub fn history(&self) -> String {
-        let line = |change: &Change| format!("{} {:x} {} {:?}\n", change.at, change.session, change.path, change.what);
+        let line = |change: &Change| {
+            let what = match &change.what {
+                What::Wrote { data, .. } => String::from_utf8_lossy(data).replace('\n', "\\n"),
+                What::Deleted => "deleted".to_owned(),
+                What::SessionEnded => "the session ended".to_owned(),
+            };
+            format!("{} {:x} {} | {what}\n", change.at, change.session, change.path)
+        };
         self.history.iter().map(line).collect()
     }
 

@@ -117,6 +117,8 @@ pub struct Evidence {
     pub told: Vec<Told>,
     /// The instances of Java.
     pub java: BTreeSet<String>,
+    /// The instances of ours whose clock was off: they do not see the same firings pass as the others.
+    pub off: BTreeSet<String>,
     /// The processes of ours that are up at the end: instance id and session, where that is known.
     pub up: BTreeMap<String, Option<u64>>,
     /// Sessions that the registry ended before their time-out: nobody can know that they are over.

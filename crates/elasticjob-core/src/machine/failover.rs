@@ -43,6 +43,7 @@ impl JobMachine {
         if !config.failover {
             self.bereaved.clear();
             self.orphans.clear();
+            self.left_behind.clear();
             return false;
         }
         let waits = self.bereaved.iter().filter_map(|id| self.gone.get(id)).any(|t| now < *t + limits::SECOND_LOOK);
@@ -173,11 +174,21 @@ impl JobMachine {
         }
         let (Some(dead), None, Some(ledger)) = (from, node(2), node(4)) else {
             self.orphans.remove(&item);
+            if node(2).is_some() && node(1).is_some_and(|mark| mark.is(self.id())) && self.is_dead(item, self.id()) {
+                // Nobody but us knows that it does not run.
+                self.left_behind.insert(item);
+                self.watch(vec![self.path.item_failover(item)], out);
+            }
             self.release_latch(out);
             return;
         };
         let mut ops = vec![Op::delete(latch.clone())];
-        ops.extend(node(0).map(|owner| Op::check(self.path.item_owner(item), owner.version)));
+        // Written as it is: a begin of the owner's that has not seen the takeover is refused by the version.
+        ops.extend(node(0).map(|owner| Op::Set {
+            path: self.path.item_owner(item),
+            data: owner.data.to_vec(),
+            version: Some(owner.version),
+        }));
         ops.extend(node(1).map(|mark| Op::Delete { path: self.path.item_running(item), version: Some(mark.version) }));
         ops.extend(node(5).map(|_| Op::delete(self.path.failover_item(item))));
         // Written once more: at version 1 it is told from a node that a Java instance puts in its place.
@@ -211,6 +222,9 @@ impl JobMachine {
                 self.view.failover_items.remove(&item);
                 self.blocked.remove(&item);
                 self.taken.insert(item, ledger);
+                if let Some(own) = self.items.get_mut(&item) {
+                    own.owner_version += 1; // written by this takeover
+                }
                 out.note(Note::TakenOver { item, from: dead.to_owned() });
             }
             StepResult::Refused(_) => {

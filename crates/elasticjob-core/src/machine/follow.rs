@@ -69,6 +69,10 @@ impl JobMachine {
         let beyond = |name: &String| parse_item(name).is_some_and(|item| item as usize >= answers.len());
         self.follow.has_excess = names.children().iter().any(beyond);
         let own: Vec<u32> = owners.iter().filter(|(_, id)| *id == self.id()).map(|(item, _)| *item).collect();
+        // A leader of before, that did not know it yet, has divided behind us: is it still what it should be?
+        if self.lead.owners.take_if(|known| *known != owners).is_some() {
+            self.lead.basis = None;
+        }
         self.remember_owners(now, owners);
         let session = self.session_id();
         let claim = Claim { instance: self.id().to_owned(), at: now }.to_text();
@@ -84,6 +88,9 @@ impl JobMachine {
         ops.extend(lost.iter().map(|i| Op::delete(self.path.item_claim(*i, session))));
         let watched = lost.iter().flat_map(|i| [self.path.item_disabled(*i), self.path.item_failover(*i)]).collect();
         self.unwatch(watched, out);
+        // Looked at anew, since their `failover` is not watched any more.
+        let behind: Vec<u32> = lost.iter().filter(|item| self.left_behind.remove(item)).copied().collect();
+        self.orphans.extend(behind);
         self.claimed.retain(|item| !lost.contains(item));
         if ops.is_empty() {
             return self.read_own(own, out);
@@ -202,6 +209,7 @@ impl JobMachine {
             superseded: has("failovering") && !has("failover"),
             owner_version: owner.version,
             ledger_version: node.version,
+            made: node.czxid,
             accounted: begun.map_or(accounted, |due| due.max(accounted)),
             disabled: has("disabled"),
             taken_by: taker.node().map(Node::text),

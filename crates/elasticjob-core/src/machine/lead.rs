@@ -108,6 +108,7 @@ impl JobMachine {
         let as_wanted = as_wanted && !self.follow.has_excess;
         if as_wanted {
             self.lead.basis = Some(basis.clone());
+            self.lead.owners = Some(self.follow.owners.clone());
         }
         !as_wanted
     }
@@ -329,6 +330,7 @@ impl JobMachine {
                     self.lead.recheck = limits::LEADER_RECHECKS.iter().map(|after| now + *after).collect();
                 }
                 self.lead.basis = Some(plan.basis);
+                self.lead.owners = Some(plan.new.clone());
                 self.lead.kept = plan.kept;
                 self.lead.forced = false;
                 self.lead.direct_until = Some(now + limits::RESHARD_DIRECT);

@@ -73,6 +73,8 @@ pub struct JobMachine {
     bereaved: BTreeSet<String>,
     /// Items that may be taken over.
     orphans: BTreeSet<u32>,
+    /// Items with a mark of ours that nobody runs, behind a `failover` of another one: looked at again when that goes.
+    left_behind: BTreeSet<u32>,
     /// Takeovers that came to nothing: their nodes are to be deleted, `failover` too or `failovering` alone.
     abandoned: BTreeMap<u32, bool>,
     /// The items that have a claim of ours.
@@ -81,6 +83,8 @@ pub struct JobMachine {
     has_joined: bool,
     /// Whether an operator took it out.
     is_shut_down: bool,
+    /// When what still ran was told to end, since this instance has to leave.
+    cut_off: Option<Timestamp>,
     /// Nodes `failover` of our items: the taker, whether it is gone, and until when it has time.
     takers: BTreeMap<u32, (String, bool, Timestamp)>,
     leader_odd_since: Option<Timestamp>,
@@ -152,10 +156,12 @@ impl JobMachine {
             gone: BTreeMap::new(),
             bereaved: BTreeSet::new(),
             orphans: BTreeSet::new(),
+            left_behind: BTreeSet::new(),
             abandoned: BTreeMap::new(),
             claimed: BTreeSet::new(),
             has_joined: false,
             is_shut_down: false,
+            cut_off: None,
             takers: BTreeMap::new(),
             leader_odd_since: None,
             leader_seen: None,
@@ -200,7 +206,7 @@ impl JobMachine {
         let mut times: Vec<Timestamp> = Vec::with_capacity(8);
         times.extend(self.schedule.next_due);
         if let Life::Leaving { deadline } = self.life {
-            times.push(deadline);
+            times.push(self.cut_off.map_or(deadline, |since| since + limits::CUT_OFF));
         }
         if self.session.is_some() {
             times.extend(self.reconcile_at);
@@ -339,7 +345,7 @@ impl JobMachine {
             Step::Begin(plan) => self.begin_done(now, *plan, result, out),
             Step::Settle { items } => self.settled(now, &items, result, out),
             Step::Release { items, ops } => self.release_done(now, items, ops, result, out),
-            Step::Abandon { item } => self.abandoned(now, item, result),
+            Step::Abandon { item } => self.abandoned(now, item, result, out),
             Step::LookAgain => self.looked_again(now, result),
             Step::ReadLate { item, latch } => self.late_read(now, item, &latch, result, out),
             Step::ReleaseLate { item, latch } => self.late_released(item, &latch, result, out),

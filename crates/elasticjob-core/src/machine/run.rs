@@ -35,6 +35,7 @@ impl JobMachine {
             let text = Ledger { due: last, ..ledger.clone() }.to_text();
             let end = if last > due { last + Duration::from_millis(1) } else { due };
             let passed = own.map_or((end, end), |i| (i.told, end));
+            let made = own.map(|i| i.made);
             self.begin_ops(item, taken, &text, &config, source, &mut plan.ops);
             plan.spans.push((item, start..plan.ops.len()));
             plan.items.push(item);
@@ -45,8 +46,9 @@ impl JobMachine {
             };
             let session = self.session_id();
             let phase = Phase::Beginning;
-            self.busy
-                .insert(item, Busy { run, due, source, phase, token: 0, ledger: text, taken, passed, mark, session });
+            let ledger = text;
+            let busy = Busy { run, due, source, phase, token: 0, ledger, made, taken, passed, mark, session };
+            self.busy.insert(item, busy);
         }
         if source == Source::Trigger && self.view.triggers.contains(self.id()) {
             plan.ops.push(Op::delete(self.path.trigger(self.id())));
@@ -252,13 +254,15 @@ impl JobMachine {
         let mut lost: BTreeMap<Timestamp, Vec<u32>> = BTreeMap::new();
         for (item, answers) in items.iter().zip(answers.chunks(2)) {
             let Some(busy) = self.busy.get(item).cloned() else { continue };
-            let begun = answers[0].node().filter(|n| n.is(&busy.ledger)).map(|n| n.mzxid);
+            let node = answers[0].node();
+            let begun = node.filter(|n| n.is(&busy.ledger)).map(|n| n.mzxid);
             let Some(token) = begun else {
                 self.busy.remove(item); // not carried out: due as before
-                // Or carried out, and begun by others since, or the item is gone: then it never ran.
-                let others = answers[0].node().and_then(|n| Ledger::parse(&n.data));
+                // Or carried out, and begun by others since, or the item is gone or was made anew: then it never ran.
+                let others = node.and_then(|n| Ledger::parse(&n.data));
+                let is_same = node.is_some_and(|n| busy.made.map_or(others.is_some(), |made| n.czxid == made));
                 let overtaken = others.is_some_and(|l| l.instance != self.id() && l.due >= busy.due);
-                if overtaken || answers[0].node().is_none() {
+                if overtaken || !is_same {
                     lost.entry(busy.due).or_default().push(*item);
                 }
                 continue;
@@ -389,8 +393,13 @@ impl JobMachine {
     }
 
     /// The nodes of a takeover that came to nothing are gone, or another one's.
-    pub(super) fn abandoned(&mut self, now: Timestamp, item: u32, result: StepResult) {
+    pub(super) fn abandoned(&mut self, now: Timestamp, item: u32, result: StepResult, out: &mut Effects) {
         match result {
+            // A begin of the owner's took `failovering` away as superseded; our `failover` still stands.
+            StepResult::Refused(refusal) if refusal.op == 1 => {
+                let op = Op::Delete { path: self.path.item_failover(item), version: Some(TAKEN_VERSION) };
+                self.commit(Step::Abandon { item }, vec![op], out);
+            }
             StepResult::Committed { .. } | StepResult::Refused(_) => drop(self.abandoned.remove(&item)),
             StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.pause(now),
         }

@@ -139,6 +139,7 @@ impl JobMachine {
     /// The clock was set back: what waits for a moment waits for as long as it would have. Only firings go by the wall clock.
     fn shift_back(&mut self, by: Duration) {
         let mut moments: Vec<&mut Timestamp> = vec![&mut self.pause_until];
+        moments.extend(&mut self.cut_off);
         if let Life::Leaving { deadline } = &mut self.life {
             moments.push(deadline);
         }
@@ -191,7 +192,8 @@ impl JobMachine {
     fn fell_due(&mut self, now: Timestamp, due: Timestamp, config: &JobConfig, out: &mut Effects) {
         if self.life != Life::Joined || (self.session.is_some() && !self.is_available()) {
             self.schedule.floor = self.schedule.floor.max(due);
-            if self.life == Life::Joined {
+            // One whose node is gone does not rest: its session is over, or it was shut down, and others go on.
+            if self.life == Life::Joined && self.view.is_live(self.id()) {
                 let first = self.schedule.rested.map_or(due, |(first, _)| first);
                 self.schedule.rested = Some((first, due));
             }

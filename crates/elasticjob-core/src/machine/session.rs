@@ -56,6 +56,7 @@ impl JobMachine {
         self.pause_until = Timestamp(0);
         self.unsettle(now);
         self.follow.asked = false;
+        self.leader_seen = None; // what waited while we were cut off did not wait for the leader
         if renewed {
             self.left_queues.clear(); // gone with the session
             self.claimed.clear();
@@ -141,6 +142,9 @@ impl JobMachine {
                 }
             }
             Some(Place::ItemFailover(item)) => {
+                if node.is_none() && self.left_behind.remove(item) {
+                    self.orphans.insert(*item);
+                }
                 if let Some(item) = self.items.get_mut(item) {
                     item.taken_by = node.map(Node::text);
                     item.taken_at = node.map(|n| n.created).unwrap_or_default();

@@ -213,7 +213,7 @@ impl JobMachine {
     /// Rule: leaves once nothing runs, or at the deadline.
     pub(super) fn leave(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         let Life::Leaving { deadline } = self.life else { return false };
-        if now < deadline && !self.busy.is_empty() {
+        if !self.busy.is_empty() && (now < deadline || !self.has_cut_off(now, out)) {
             return false;
         }
         let mut ops = Vec::new();
@@ -238,6 +238,18 @@ impl JobMachine {
             return true;
         }
         self.leave_with(ops, out)
+    }
+
+    /// Tells what still runs to end, and says whether it has, or had its time.
+    fn has_cut_off(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        if !self.busy.values().any(|b| b.phase == Phase::Running) {
+            return true;
+        }
+        let since = *self.cut_off.get_or_insert_with(|| {
+            out.push(Effect::CutOff);
+            now
+        });
+        since + limits::CUT_OFF <= now
     }
 
     fn leave_with(&mut self, ops: Vec<Op>, out: &mut Effects) -> bool {

@@ -162,6 +162,8 @@ pub enum Effect {
     CheckClock,
     /// Run items.
     Run(Run),
+    /// Tell everything that runs to end.
+    CutOff,
     /// Tell people.
     Note(Note),
     /// The machine has left.
@@ -279,6 +281,8 @@ pub(super) struct Schedule {
 pub(super) struct Item {
     pub(super) owner_version: i32,
     pub(super) ledger_version: i32,
+    /// The transaction that created its node: one that was made anew has no ledger of before.
+    pub(super) made: i64,
     /// Due times up to here were begun, or are given up.
     pub(super) accounted: Timestamp,
     /// Up to which due time people know what became of it.
@@ -331,6 +335,8 @@ pub(super) struct Busy {
     pub(super) token: i64,
     /// The text of the ledger that its begin writes.
     pub(super) ledger: String,
+    /// The transaction that created the item's node, where it is one of ours.
+    pub(super) made: Option<i64>,
     pub(super) taken: bool,
     /// The firings between these two passed, and are told once this one is known to be begun.
     pub(super) passed: (Timestamp, Timestamp),
@@ -408,6 +414,8 @@ impl Follow {
 pub(super) struct Lead {
     /// What the current assignment was made from.
     pub(super) basis: Option<Basis>,
+    /// The owners as they are in order: others mean that somebody divided behind us.
+    pub(super) owners: Option<BTreeMap<u32, String>>,
     /// When to go on with a resharding.
     pub(super) at: Option<Timestamp>,
     /// Whether `necessary` needs not be written: a resharding has just been.

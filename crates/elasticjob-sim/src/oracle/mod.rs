@@ -80,7 +80,9 @@ impl Evidence {
             What::Wrote { data, .. } => Ledger::parse(data)?.at,
             What::Deleted | What::SessionEnded => None,
         });
-        (texts.min().unwrap_or(run.start), begin().next().map_or(run.start, |change| change.at))
+        let begun = begin().next().map_or(run.start, |change| change.at);
+        // By a clock that may be ahead: nothing is asked for behind what it led to.
+        (texts.min().unwrap_or(run.start).min(begun), begun)
     }
 
     /// Whether a session was one of Java's: it registered one of its instances.

@@ -23,8 +23,13 @@ impl World {
         process.watched.clear();
         process.session = 0;
         process.connected = false;
+        process.unaware = false;
         process.life += 1;
         process.paused_until = Timestamp(0);
+        if process.clock != 0 {
+            self.off.insert(process.id.clone());
+        }
+        let process = &self.processes[index];
         let (java, life) = (process.java, process.life);
         let document = self.options.document.clone();
         if java {
@@ -51,6 +56,7 @@ impl World {
         let process = &mut self.processes[index];
         process.body = Body::Down;
         process.connected = false;
+        process.unaware = false;
         process.runs.clear();
         process.life += 1;
     }
@@ -109,6 +115,14 @@ impl World {
             Effect::Run(run) => {
                 for item in run.items {
                     self.begin_run(index, run.id, item.item, run.due, run.source, item.fencing_token);
+                }
+            }
+            Effect::CutOff => {
+                let life = self.processes[index].life;
+                let runs: Vec<(RunId, u32)> = self.processes[index].runs.keys().copied().collect();
+                for (run, item) in runs {
+                    let at = self.now + Duration::from_millis(self.chance.between(0, 1_000));
+                    self.plan(at, Happening::EndRun { process: index, life, run, item });
                 }
             }
             Effect::Note(note) => self.note(index, &note),

@@ -32,6 +32,9 @@ impl World {
             let at = free + Duration::from_millis(self.chance.between(0, 200));
             return self.plan(at, Happening::Connect { process: index, life });
         }
+        if process.unaware {
+            return self.plan(self.now + Duration::from_millis(1), Happening::Connect { process: index, life });
+        }
         let former = self.processes[index].session;
         let renewed = !self.tree.has_session(former);
         if self.processes[index].java {
@@ -114,8 +117,8 @@ impl World {
         if process.connected {
             process.connected = false;
             process.loading = false;
-            let news = if process.java { News::Lost } else { News::Input(Box::new(Input::SessionLost)) };
-            self.learn(index, news);
+            process.unaware = true;
+            self.learn(index, News::Lost);
         }
         let process = &mut self.processes[index];
         process.cut_until = process.cut_until.max(self.now + back_after);
@@ -132,7 +135,14 @@ impl World {
         }
         match news {
             News::Input(input) => self.input(index, *input),
-            News::Lost => self.java_lost(index),
+            News::Lost => {
+                self.processes[index].unaware = false;
+                if self.processes[index].java {
+                    self.java_lost(index);
+                } else {
+                    self.input(index, Input::SessionLost);
+                }
+            }
             News::Stop => self.java_stop(index),
         }
     }
@@ -313,7 +323,12 @@ impl World {
                     self.deliver(index, asked, Parcel::Input(Box::new(Input::Changed(vec![(path, node)]))));
                 }
             }
-            Effect::Unwatch(_) | Effect::CheckClock | Effect::Run(_) | Effect::Note(_) | Effect::Stop(_) => {}
+            Effect::Unwatch(_)
+            | Effect::CheckClock
+            | Effect::Run(_)
+            | Effect::CutOff
+            | Effect::Note(_)
+            | Effect::Stop(_) => {}
         }
     }
 }

@@ -47,6 +47,8 @@ struct Process {
     id: String,
     session: u64,
     connected: bool,
+    /// Whether its link broke while it stood still and it has not learnt that yet: it connects again only then.
+    unaware: bool,
     paused_until: Timestamp,
     /// Until when its link is cut.
     cut_until: Timestamp,
@@ -102,8 +104,11 @@ enum Request {
 /// What a process is told by its own host.
 #[derive(Debug)]
 enum News {
+    /// What a machine of ours takes in.
     Input(Box<Input>),
+    /// The link broke.
     Lost,
+    /// A process of Java's is to leave.
     Stop,
 }
 
@@ -201,6 +206,8 @@ pub struct World {
     java_ids: BTreeSet<String>,
     expired: BTreeSet<u64>,
     stepped_back: bool,
+    /// The instances whose clock was off.
+    off: BTreeSet<String>,
     troubles: Vec<(Timestamp, Timestamp)>,
     surroundings: Arc<Surroundings>,
     requests: u64,
@@ -229,6 +236,7 @@ impl World {
             java_ids: BTreeSet::new(),
             expired: BTreeSet::new(),
             stepped_back: false,
+            off: BTreeSet::new(),
             troubles: Vec::new(),
             surroundings: Arc::new(surroundings),
             requests: 0,
@@ -312,6 +320,7 @@ impl World {
             runs: self.journal.clone(),
             told: self.told.clone(),
             java: self.java_ids.clone(),
+            off: self.off.clone(),
             up: self
                 .processes
                 .iter()
@@ -413,6 +422,7 @@ impl Process {
             id: format!("10.0.0.{}@-@0", index + 1),
             session: 0,
             connected: false,
+            unaware: false,
             paused_until: Timestamp(0),
             cut_until: Timestamp(0),
             mute_until: Timestamp(0),

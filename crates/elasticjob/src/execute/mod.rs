@@ -166,9 +166,14 @@ impl Executor {
         }
     }
 
+    /// The job has to leave: asks what still runs to end.
+    pub(crate) fn cut_off(&self) {
+        self.leaving.send_replace(true);
+    }
+
     /// The job has left: asks what still runs to end, and gives what waits for that, up to a bound.
     pub(crate) fn drain(self) -> impl Future<Output = ()> + Send + 'static {
-        self.leaving.send_replace(true);
+        self.cut_off();
         let ((pass, gate), late) = (self.passes, self.late);
         drop(pass);
         async move {

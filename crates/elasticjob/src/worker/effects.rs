@@ -42,6 +42,11 @@ impl Task {
                     });
                 }
             }
+            Effect::CutOff => {
+                if let Some(slot) = self.slot(job) {
+                    slot.executor.cut_off();
+                }
+            }
             Effect::Note(note) => self.note(job, &note),
             Effect::Stop(reason) => {
                 if let Some(slot) = self.slots.get_mut(job).and_then(Option::take) {

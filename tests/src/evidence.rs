@@ -2,7 +2,7 @@
 //! that the jobs' script writes, and what our agents told in their logs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine;
@@ -13,6 +13,7 @@ use elasticjob_sim::{Change, Entry, Evidence, Terms, Told, What};
 
 use crate::journal::Run;
 use crate::process::java_output;
+use crate::transactions::{Log, carried_out};
 use crate::wait::wall_clock_millis;
 
 /// A cluster that is to be judged.
@@ -26,18 +27,29 @@ pub struct Living<'a> {
     pub job: &'a str,
     /// What ran.
     pub runs: Vec<Run>,
-    /// The logs of our agents: process id, text, whether the process lives.
-    pub agents: Vec<(u32, String, bool)>,
+    /// Our agents, each of their lives.
+    pub agents: Vec<Life>,
     /// The instances' session time-out.
     pub session_timeout: Duration,
     /// How long a run takes at the most.
     pub run_max: Duration,
     /// Faults from their beginnings to their ends, in milliseconds since the epoch.
     pub troubles: Vec<(i64, i64)>,
-    /// By how much a clock was off.
-    pub clock_error: Duration,
     /// When the last fault and the sessions that it cost were over.
     pub quiet_from: i64,
+}
+
+/// One life of an agent of ours.
+#[derive(Clone, Debug)]
+pub struct Life {
+    /// Its process.
+    pub pid: u32,
+    /// What it wrote.
+    pub log: String,
+    /// Whether it goes on.
+    pub lives: bool,
+    /// By how many milliseconds its clock is off.
+    pub off: i64,
 }
 
 impl Living<'_> {
@@ -49,8 +61,7 @@ impl Living<'_> {
     pub fn evidence(&self) -> Evidence {
         let path = JobPath::new(self.job);
         let history = self.history(&path);
-        let ours: BTreeMap<u32, BTreeSet<String>> =
-            self.agents.iter().map(|(pid, log, _)| (*pid, self.joined(log))).collect();
+        let ours = |life: &Life| self.joined(&life.log);
         let registered = |change: &&Change| matches!(change.what, What::Wrote { .. });
         let prefix = format!("{}/", path.instances());
         let all: BTreeSet<String> = history
@@ -59,12 +70,13 @@ impl Living<'_> {
             .filter_map(|change| change.path.strip_prefix(&prefix))
             .map(str::to_owned)
             .collect();
-        let known: BTreeSet<&String> = ours.values().flatten().collect();
+        let known: BTreeSet<String> = self.agents.iter().flat_map(ours).collect();
         let java: BTreeSet<String> = all.into_iter().filter(|id| !known.contains(id)).collect();
         let runs = self.runs.iter().map(|run| entry(run, &path, &history, &java)).collect();
-        let told = self.agents.iter().flat_map(|(_, log, _)| self.told(log)).collect();
-        let living = self.agents.iter().filter(|(_, _, lives)| *lives);
-        let up = living.filter_map(|(_, log, _)| Some((self.joined_last(log)?, None))).collect();
+        let told = self.agents.iter().flat_map(|life| self.told(life)).collect();
+        let living = self.agents.iter().filter(|life| life.lives);
+        let up = living.filter_map(|life| Some((self.joined_last(&life.log)?, None))).collect();
+        let off = self.agents.iter().filter(|life| life.off != 0).flat_map(ours).collect();
         let moment = |millis: &(i64, i64)| (Timestamp(millis.0), Timestamp(millis.1));
         Evidence {
             path,
@@ -74,7 +86,7 @@ impl Living<'_> {
                 round_trip: Duration::from_secs(2),
                 run_max: self.run_max,
                 stepped_back: false,
-                clock_error: self.clock_error,
+                clock_error: self.clock_error(),
                 quiet_from: Timestamp(self.quiet_from),
                 end: Timestamp(wall_clock_millis()),
                 is_at_rest: true,
@@ -83,6 +95,7 @@ impl Living<'_> {
             runs,
             told,
             java,
+            off,
             up,
             expired: BTreeSet::new(),
             troubles: self.troubles.iter().map(moment).collect(),
@@ -91,23 +104,11 @@ impl Living<'_> {
 
     /// The registry's history below the job, from the servers' own logs.
     fn history(&self, path: &JobPath) -> Vec<Change> {
-        let mut arguments = vec!["history"];
-        arguments.extend(self.logs.iter().map(|folder| folder.to_str().expect("UTF-8")));
-        let text = java_output(&arguments);
-        let mut by_zxid: BTreeMap<i64, Vec<&str>> = BTreeMap::new();
-        for line in text.lines() {
-            let (zxid, rest) = line.split_once('\t').expect("a number");
-            by_zxid.entry(zxid.parse().expect("a number")).or_default().push(rest);
-        }
+        let logs: Vec<Log> = self.logs.iter().map(|folder| log(folder)).collect();
         let mut owners: BTreeMap<String, u64> = BTreeMap::new();
         let mut history = Vec::new();
         let namespace = format!("/{}", self.namespace);
-        for (zxid, mut lines) in by_zxid {
-            // The same transaction from another server.
-            let whole = lines.len();
-            let same = |n: &usize| whole % n == 0 && lines.chunks(whole / n).all(|part| *part == lines[..whole / n]);
-            let copies = (1..=self.logs.len()).rev().find(same).unwrap_or(1);
-            lines.truncate(whole / copies);
+        for (zxid, lines) in carried_out(&logs) {
             for line in lines {
                 let fields: Vec<&str> = line.split('\t').collect();
                 let [at, session, what, node, data, ephemeral] = fields.as_slice() else { panic!("{line}") };
@@ -115,6 +116,9 @@ impl Living<'_> {
                 let session = u64::from_str_radix(session, 16).expect("a session");
                 let mut push =
                     |session: u64, path: String, what: What| history.push(Change { at, zxid, session, path, what });
+                if *what == "none" {
+                    continue;
+                }
                 if *what == "end" {
                     let gone: Vec<String> =
                         owners.iter().filter(|(_, owner)| **owner == session).map(|(p, _)| p.clone()).collect();
@@ -150,6 +154,11 @@ impl Living<'_> {
         history
     }
 
+    fn clock_error(&self) -> Duration {
+        let most = self.agents.iter().map(|life| life.off.unsigned_abs()).max().unwrap_or_default();
+        Duration::from_millis(most)
+    }
+
     fn lines<'l>(&self, log: &'l str) -> impl Iterator<Item = (Timestamp, &'l str)> {
         let job = format!("job=\"{}\"", self.job);
         log.lines().filter(move |line| line.contains(&job)).filter_map(|line| {
@@ -168,9 +177,10 @@ impl Living<'_> {
     }
 
     /// What an agent said of firings that it does not begin.
-    fn told(&self, log: &str) -> Vec<Told> {
-        let instance = self.joined_last(log).unwrap_or_default();
+    fn told(&self, life: &Life) -> Vec<Told> {
+        let instance = self.joined_last(&life.log).unwrap_or_default();
         let said = |(at, line): (Timestamp, &str)| {
+            let at = Timestamp(at.0 - life.off);
             let (word, due) = if line.contains("misfire: items") {
                 ("misfired", "could not begin at ")
             } else if line.contains("skips the firing of items") {
@@ -195,8 +205,18 @@ impl Living<'_> {
             let last = if word == "passed" { moment(line.split_once(" to ")?.1)? } else { first };
             Some(Told { at, instance: instance.clone(), items, first, last, word })
         };
-        self.lines(log).filter_map(said).collect()
+        self.lines(&life.log).filter_map(said).collect()
     }
+}
+
+/// What one server's transaction log says.
+fn log(folder: &Path) -> Log {
+    let mut log = Log::new();
+    for line in java_output(&["history", folder.to_str().expect("UTF-8")]).lines() {
+        let (zxid, rest) = line.split_once('\t').expect("a number");
+        log.entry(zxid.parse().expect("a number")).or_default().push(rest.to_owned());
+    }
+    log
 }
 
 fn joined_as(line: &str) -> Option<String> {

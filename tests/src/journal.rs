@@ -33,7 +33,7 @@ pub struct Run {
 }
 
 const SCRIPT: &str = r#"#!/bin/sh
-# record.sh FILE SECONDS CONTEXT
+# record.sh FILE SECONDS CONTEXT; with SECONDS@ITEM that item alone takes so long
 unset LD_PRELOAD # a clock that is off is the agent's, not the record's
 task=${3#*'"taskId":"'}
 task=${task%%'"'*}
@@ -41,7 +41,12 @@ item=${3##*'"shardingItem":'}
 item=${item%%[,\}]*}
 id="$$-$(date +%s%N)"
 echo "start $id $(date +%s%3N) $PPID $item ${ELASTICJOB_SOURCE:-java} ${ELASTICJOB_DUE_TIME:--} ${ELASTICJOB_FENCING_TOKEN:-0} ${task##*READY@-@}" >> "$1"
-[ "$2" = 0 ] || sleep "$2"
+case "$2" in
+  0) ;;
+  *@"$item") sleep "${2%@*}" ;;
+  *@*) ;;
+  *) sleep "$2" ;;
+esac
 echo "end $id $(date +%s%3N)" >> "$1"
 "#;
 
@@ -60,7 +65,7 @@ impl Journal {
         Journal { file, script }
     }
 
-    /// The command line that writes into it and takes so many seconds.
+    /// The command line that writes into it and takes so many seconds; with `SECONDS@ITEM` that item alone does.
     pub fn command(&self, seconds: &str) -> String {
         format!("{} {} {seconds}", self.script.display(), self.file.display())
     }

@@ -6,13 +6,15 @@ mod evidence;
 mod journal;
 mod process;
 mod proxy;
+pub mod rig;
 mod server;
 mod tap;
+mod transactions;
 mod wait;
 mod zookeeper;
 
 pub use database::{Database, PASSWORD, USER, sqlite_rows};
-pub use evidence::Living;
+pub use evidence::{Life, Living};
 pub use journal::{Journal, Run};
 pub use process::{Process, agent, agent_with_clock, command, java, java_output, output};
 pub use proxy::Proxy;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
-use crate::wait::eventually;
+use crate::wait::{eventually, within};
 
 /// A process; killed when it is dropped. Its output goes to a file that a failing test prints.
 #[derive(Debug)]
@@ -60,6 +60,15 @@ impl Process {
         })
     }
 
+    /// Whether it ends within that time.
+    ///
+    /// # Panics
+    ///
+    /// When the system does not tell.
+    pub fn ends_within(&mut self, time: Duration) -> bool {
+        within(time, || self.child.try_wait().expect("a child")).is_some()
+    }
+
     /// Whether it runs.
     ///
     /// # Panics
@@ -96,9 +105,10 @@ impl Drop for Process {
 ///
 /// When it was not built: `cargo xtask integ` builds it first.
 pub fn command() -> Command {
-    let test = std::env::current_exe().expect("this test");
-    let binary = test.ancestors().nth(2).expect("a target folder").join("elasticjob");
-    assert!(binary.exists(), "{} is not built: run `cargo xtask integ`", binary.display());
+    let this = std::env::current_exe().expect("this program");
+    let folders = this.ancestors().skip(1).take(2);
+    let binary = folders.map(|folder| folder.join("elasticjob")).find(|binary| binary.is_file());
+    let binary = binary.expect("`elasticjob` is not built: `cargo xtask integ` and `cargo xtask rig` build it");
     let mut command = Command::new(binary);
     command.env_remove("ELASTICJOB_REGISTRY").env_remove("ELASTICJOB_DIGEST");
     command
@@ -110,21 +120,32 @@ pub fn command() -> Command {
 ///
 /// When libfaketime is not installed.
 pub fn agent_with_clock(file: &Path, log: &Path, off: i64) -> Process {
+    Process::start(agent_command(file, off), log)
+}
+
+/// The command of an agent of ours whose wall clock is off by so many seconds.
+///
+/// # Panics
+///
+/// When it is, and libfaketime is not installed.
+pub(crate) fn agent_command(file: &Path, off: i64) -> Command {
+    let mut command = command();
+    command.args(["agent", "-v"]).arg(file);
+    if off == 0 {
+        return command;
+    }
     let folders = std::fs::read_dir("/usr/lib").expect("libraries").flatten();
     let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
     let library = libraries.find(|library| library.exists()).expect("libfaketime is installed");
-    let mut command = command();
-    command.args(["agent", "-v"]).arg(file).env("LD_PRELOAD", library).env("FAKETIME", format!("{off:+}s"));
+    command.env("LD_PRELOAD", library).env("FAKETIME", format!("{off:+}s"));
     // Only the wall clock: spans of time stay right.
     command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
-    Process::start(command, log)
+    command
 }
 
 /// Starts an agent of ours with that file.
 pub fn agent(file: &Path, log: &Path) -> Process {
-    let mut command = command();
-    command.args(["agent", "-v"]).arg(file);
-    Process::start(command, log)
+    Process::start(agent_command(file, 0), log)
 }
 
 /// Runs the binary to its end.
@@ -136,7 +157,8 @@ pub fn output(arguments: &[&str], folder: &Path) -> Output {
     command().args(arguments).current_dir(folder).output().expect("the binary runs")
 }
 
-fn java_command(arguments: &[&str]) -> Command {
+/// The command of the Java side with those arguments.
+pub(crate) fn java_command(arguments: &[&str]) -> Command {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("java/target");
     assert!(target.join("peer.jar").exists(), "the Java peer is not built: run `cargo xtask integ`");
     let classes = format!("{0}/peer.jar:{0}/lib/*", target.display());

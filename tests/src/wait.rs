@@ -9,14 +9,21 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// # Panics
 ///
 /// When it has not within `patience`; `what` says what was waited for.
+pub fn eventually<T>(what: &str, patience: Duration, probe: impl FnMut() -> Option<T>) -> T {
+    within(patience, probe).unwrap_or_else(|| panic!("not within {patience:?}: {what}"))
+}
+
+/// The same, where giving nothing in that time is an answer too.
 #[expect(clippy::disallowed_methods, reason = "the one place")]
-pub fn eventually<T>(what: &str, patience: Duration, mut probe: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn within<T>(patience: Duration, mut probe: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
         if let Some(found) = probe() {
-            return found;
+            return Some(found);
         }
-        assert!(start.elapsed() < patience, "not within {patience:?}: {what}");
+        if start.elapsed() >= patience {
+            return None;
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
 }

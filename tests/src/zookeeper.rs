@@ -10,6 +10,8 @@ use crate::process::Process;
 use crate::wait::eventually;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Nobody beside this host is served.
+const LOCAL: &str = "clientPortAddress=127.0.0.1\n";
 
 /// A port that is free at the moment.
 ///
@@ -48,7 +50,7 @@ impl ZooKeeper {
     pub fn start_at(port: u16) -> ZooKeeper {
         let data = tempfile::tempdir().expect("a folder");
         let folder = data.path().to_owned();
-        write_config(&folder, port, "");
+        write_config(&folder, "data", port, LOCAL);
         let mut server = ZooKeeper { process: None, folder, port, _data: Some(data) };
         server.restart();
         server
@@ -65,13 +67,7 @@ impl ZooKeeper {
     }
 
     fn launch(&mut self) {
-        let mut command = Command::new("java");
-        command
-            .args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"])
-            .args(["-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/*"])
-            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
-            .arg(self.folder.join("zoo.cfg"));
-        self.process = Some(Process::start(command, &self.folder.join("log")));
+        self.process = Some(Process::start(java(&self.folder, &[]), &self.folder.join("log")));
     }
 
     /// Kills it.
@@ -105,11 +101,24 @@ impl ZooKeeper {
     }
 }
 
-fn write_config(folder: &Path, port: u16, more: &str) {
-    let data = folder.join("data");
+/// The command of a server with that folder's `zoo.cfg`.
+pub(crate) fn java(folder: &Path, settings: &[&str]) -> Command {
+    let mut command = Command::new("java");
+    command
+        .args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"])
+        .args(settings)
+        .args(["-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/*"])
+        .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+        .arg(folder.join("zoo.cfg"));
+    command
+}
+
+/// Writes `zoo.cfg`, with the data in a folder of that name beside it.
+pub(crate) fn write_config(folder: &Path, data: &str, port: u16, more: &str) {
+    let data = folder.join(data);
     std::fs::create_dir_all(&data).expect("a folder");
     let config = format!(
-        "tickTime=500\nmaxSessionTimeout=60000\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+        "tickTime=500\nmaxSessionTimeout=60000\ndataDir={}\nclientPort={port}\n\
          admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n{more}",
         data.display()
     );
@@ -138,11 +147,11 @@ impl Ensemble {
             .enumerate()
             .map(|(index, [_, peer, election])| format!("server.{}=127.0.0.1:{peer}:{election}\n", index + 1))
             .collect();
-        let more = format!("initLimit=20\nsyncLimit=10\n{}", lines.concat());
+        let more = format!("{LOCAL}initLimit=20\nsyncLimit=10\n{}", lines.concat());
         let mut servers = Vec::new();
         for (index, [port, ..]) in ports.iter().enumerate() {
             let folder = data.path().join(index.to_string());
-            write_config(&folder, *port, &more);
+            write_config(&folder, "data", *port, &more);
             std::fs::write(folder.join("data/myid"), (index + 1).to_string()).expect("a file");
             let mut server = ZooKeeper { process: None, folder, port: *port, _data: None };
             server.launch();

@@ -11,7 +11,7 @@ use crate::{run, run_in, tell};
 type Package = (&'static str, fn() -> bool);
 
 /// Debian packages, each with a test of whether it is there.
-const PACKAGES: [Package; 7] = [
+const PACKAGES: [Package; 8] = [
     ("openjdk-17-jdk-headless", || answers("javac", "-version")),
     ("maven", || answers("mvn", "--version")),
     ("zookeeper", || Path::new("/usr/share/java/zookeeper.jar").exists()),
@@ -19,6 +19,8 @@ const PACKAGES: [Package; 7] = [
     ("mariadb-server", || Path::new("/usr/sbin/mariadbd").exists()),
     // Debian's own Python with it, which runs the tests' web server too.
     ("python3-aiosmtpd", || Path::new("/usr/lib/python3/dist-packages/aiosmtpd").exists()),
+    // Hosts of their own, and links that are cut.
+    ("iproute2", || answers("ip", "-V") && answers("tc", "-V")),
     // Clocks that are off.
     ("libfaketime", || {
         let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();

@@ -13,6 +13,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   ci            everything that must hold: format, lints, tests with real servers, documentation, tidiness
   integ [ARGS]  the tests with real servers and the Java peer; ARGS go to the test runner
+  rig [ARGS]    living clusters on hosts of their own under faults, judged: an hour; --mixed: two of four agents are Java's
   bench [JOBS]  our workload beside Java's on one ZooKeeper, as a table
   bench trace   what the event trace costs
   bench list    what a list of 1,000 jobs costs, beside Java's
@@ -27,6 +28,7 @@ fn main() -> anyhow::Result<()> {
     match command.as_str() {
         "ci" => ci(),
         "integ" => integ(&rest),
+        "rig" => rig(&rest),
         "bench" => bench::run(&rest),
         "tidy" => tidy::run(&root()),
         "fix" => fix(),
@@ -90,6 +92,15 @@ fn integ(arguments: &[String]) -> anyhow::Result<()> {
     test.push("--test-threads=2");
     test.extend(arguments.iter().map(String::as_str));
     run("cargo", &test)
+}
+
+fn rig(arguments: &[String]) -> anyhow::Result<()> {
+    install::servers()?;
+    install::java_project(&root().join("tests/java"), "peer.jar")?;
+    run("cargo", &["build", "--quiet", "--package", "elasticjob-cli", "--package", "elasticjob-tests"])?;
+    let rig = root().join("target/debug/rig");
+    let rig = rig.to_str().context("the path is not UTF-8")?;
+    run(rig, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 fn fix() -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use elasticjob_sim::oracle;
-use elasticjob_tests::{Journal, Living, Process, ZooKeeper, agent, eventually, java, pause, wall_clock_millis};
+use elasticjob_tests::{Journal, Life, Living, Process, ZooKeeper, agent, eventually, java, pause, wall_clock_millis};
 
 use crate::{SESSION_MILLIS, job_file};
 
@@ -90,7 +90,8 @@ impl Cluster {
     fn judge(self, what: &str) {
         let quiet_from = self.troubles.last().map_or_else(wall_clock_millis, |(_, to)| *to);
         pause(Duration::from_secs(22));
-        let agents = self.agents.iter().map(|a| (a.process.pid(), a.process.log(), a.lives)).collect();
+        let life = |a: &Agent| Life { pid: a.process.pid(), log: a.process.log(), lives: a.lives, off: 0 };
+        let agents = self.agents.iter().map(life).collect();
         let living = Living {
             logs: vec![self.zookeeper.transaction_logs()],
             namespace: "tests",
@@ -100,7 +101,6 @@ impl Cluster {
             session_timeout: Duration::from_millis(SESSION_MILLIS),
             run_max: Duration::from_millis(800),
             troubles: self.troubles.clone(),
-            clock_error: Duration::ZERO,
             quiet_from,
         };
         let evidence = living.evidence();

@@ -16,6 +16,7 @@ mod once;
 mod operations;
 mod pages;
 mod quartz;
+mod rig;
 mod services;
 mod tracing;
 mod transcripts;

@@ -22,7 +22,7 @@ import org.apache.zookeeper.txn.TxnHeader;
 
 /**
  * The transaction logs of ZooKeeper servers as lines: zxid, milliseconds, session, what, path, data in base64, whether
- * ephemeral. A transaction that was refused left no trace and has no line.
+ * ephemeral. One that was refused, or changed nothing here, is there as {@code none}.
  */
 final class History {
     private History() {
@@ -44,8 +44,9 @@ final class History {
                 List<String> lines = new ArrayList<>();
                 if (OpCode.closeSession == header.getType()) {
                     lines.add("end\t\t\t0");
-                } else if (!describe(header.getType(), log.getTxn(), lines)) {
-                    continue;
+                } else if (!describe(header.getType(), log.getTxn(), lines) || lines.isEmpty()) {
+                    lines.clear();
+                    lines.add("none\t\t\t0");
                 }
                 for (String each : lines) {
                     System.out.printf(

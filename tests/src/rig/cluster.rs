@@ -1,0 +1,312 @@
+//! The cluster of one chapter: ZooKeeper's three servers and the agents, each on a host of its own, and what is done to them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::faults::{Fault, Kind};
+use super::keepers::Keepers;
+use super::network::{Cut, Network};
+use crate::evidence::{Life, Living};
+use crate::journal::Journal;
+use crate::process::{Process, agent_command, java_command};
+use crate::wait::{eventually, pause, wall_clock_millis};
+
+const PATIENCE: Duration = Duration::from_secs(90);
+/// The session time-out of all agents, in milliseconds.
+pub(super) const SESSION: u16 = 4_000;
+/// What a slow link carries.
+const SLOW: u32 = 64_000;
+/// The servers' hosts come first.
+const KEEPERS: u8 = 3;
+
+/// One job of a chapter.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) name: &'static str,
+    pub(super) cron: &'static str,
+    pub(super) items: u32,
+    /// How long a run takes, in milliseconds.
+    pub(super) run: u16,
+    /// The one item whose runs take so long; the others then take none. Without it all do.
+    pub(super) slow: Option<u32>,
+    pub(super) failover: bool,
+    pub(super) misfire: bool,
+    pub(super) monitored: bool,
+}
+
+/// Who runs on an agent's host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Rust,
+    Java,
+}
+
+struct Member {
+    side: Side,
+    /// Its lives; the last one may be going on.
+    lives: Vec<Spell>,
+}
+
+/// One life of an agent.
+struct Spell {
+    process: Process,
+    log: PathBuf,
+    off: i64,
+    lives: bool,
+}
+
+/// Everything of one chapter. It is gone with this value, but for the folder.
+pub(super) struct Cluster {
+    folder: PathBuf,
+    members: Vec<Member>,
+    pub(super) jobs: Vec<(Job, Journal)>,
+    pub(super) troubles: Vec<(i64, i64)>,
+    // Last, so that what runs there is gone before its hosts are.
+    keepers: Keepers,
+    network: Network,
+}
+
+impl Cluster {
+    /// Starts ZooKeeper, and all agents but the last `later`, and waits until they run.
+    pub(super) fn start(folder: &Path, sides: &[Side], later: usize, jobs: Vec<Job>) -> Cluster {
+        let network = Network::new(KEEPERS + u8::try_from(sides.len()).expect("few"));
+        let keepers = Keepers::start(&network, folder);
+        let journal = |job: Job| {
+            let folder = folder.join(job.name);
+            std::fs::create_dir_all(&folder).expect("a folder");
+            (job, Journal::new(&folder))
+        };
+        let jobs: Vec<(Job, Journal)> = jobs.into_iter().map(journal).collect();
+        let members = sides.iter().map(|side| Member { side: *side, lives: Vec::new() }).collect();
+        let troubles = Vec::new();
+        let mut cluster = Cluster { folder: folder.to_owned(), members, jobs, troubles, keepers, network };
+        std::fs::write(cluster.file(), cluster.yaml()).expect("a file");
+        // Java first: a file of ours has what Java stores.
+        let present = &sides[..sides.len() - later];
+        let order = |side: Side| (0..present.len()).filter(move |i| present[*i] == side);
+        order(Side::Java).chain(order(Side::Rust)).for_each(|member| cluster.join(member));
+        let from = wall_clock_millis();
+        cluster.wait_for_runs("everybody runs at first", from, true);
+        cluster
+    }
+
+    /// Starts an agent, and waits until it has joined.
+    pub(super) fn join(&mut self, member: usize) {
+        self.launch(member, 0);
+        let word = if self.members[member].side == Side::Java { "started" } else { "joined as" };
+        let log = self.life(member).log.clone();
+        let says = || std::fs::read_to_string(&log).unwrap_or_default().contains(word).then_some(());
+        eventually("the agent is up", PATIENCE, says);
+    }
+
+    /// Kills an agent, as `kill -9` does, or asks it to stop.
+    pub(super) fn leave(&mut self, member: usize, clean: bool) {
+        self.end_life(member, clean);
+    }
+
+    /// Sends an agent a signal.
+    pub(super) fn signal(&mut self, member: usize, name: &str) {
+        self.life(member).process.signal(name);
+    }
+
+    /// The process of an agent.
+    pub(super) fn pid(&self, member: usize) -> u32 {
+        self.members[member].lives.last().expect("it was started").process.pid()
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join("jobs.yaml")
+    }
+
+    fn yaml(&self) -> String {
+        let mut text = format!(
+            "elasticjob:\n  regCenter:\n    serverLists: {}\n    namespace: rig\n    sessionTimeoutMilliseconds: {SESSION}\n  \
+             jobs:\n",
+            self.keepers.addresses()
+        );
+        for (job, journal) in &self.jobs {
+            let seconds = (f64::from(job.run) / 1_000.0).to_string();
+            let seconds = job.slow.map_or(seconds.clone(), |item| format!("{seconds}@{item}"));
+            text += &format!(
+                "    {}:\n      elasticJobType: SCRIPT\n      cron: '{}'\n      shardingTotalCount: {}\n      failover: {}\n      \
+                 misfire: {}\n      monitorExecution: {}\n      props:\n        script.command.line: {}\n",
+                job.name,
+                job.cron,
+                job.items,
+                job.failover,
+                job.misfire,
+                job.monitored,
+                journal.command(&seconds)
+            );
+        }
+        text
+    }
+
+    fn host(member: usize) -> u8 {
+        KEEPERS + 1 + u8::try_from(member).expect("few")
+    }
+
+    fn launch(&mut self, member: usize, off: i64) {
+        let log = self.folder.join(format!("agent-{member}-{}", self.members[member].lives.len()));
+        let file = self.file();
+        let command = match self.members[member].side {
+            Side::Rust => agent_command(&file, off),
+            Side::Java => java_command(&["agent", file.to_str().expect("UTF-8")]),
+        };
+        let process = Process::start(self.network.on(Self::host(member), &command), &log);
+        self.members[member].lives.push(Spell { process, log, off, lives: true });
+    }
+
+    fn life(&mut self, member: usize) -> &mut Spell {
+        self.members[member].lives.last_mut().expect("it was started")
+    }
+
+    fn end_life(&mut self, member: usize, clean: bool) {
+        let life = self.life(member);
+        if clean {
+            // One that was cut off or waits for a run gets no more than this.
+            life.process.signal("TERM");
+            let _ = life.process.ends_within(Duration::from_secs(6));
+        }
+        life.process.kill();
+        life.lives = false;
+    }
+
+    /// Something goes wrong; for what lasts a moment each time, `flapped` says how often.
+    pub(super) fn begin(&mut self, fault: Fault) {
+        let (member, keeper) = (usize::from(fault.target), fault.target + 1);
+        let host = if fault.kind.is_keeper_s() { keeper } else { Self::host(member) };
+        match fault.kind {
+            Kind::Kill => self.end_life(member, false),
+            Kind::Stop => self.end_life(member, true),
+            Kind::Pause => self.life(member).process.signal("STOP"),
+            Kind::Cut | Kind::KeeperCut | Kind::Flap => self.cut(host, true),
+            Kind::Deaf => self.network.cut(Cut::To(host)),
+            Kind::Mute => self.network.cut(Cut::From(host)),
+            Kind::KeeperDeaf => {
+                (1..=KEEPERS).filter(|from| *from != host).for_each(|from| self.network.cut(Cut::Between(from, host)));
+            }
+            Kind::Slow | Kind::KeeperSlow => self.network.slow(host, SLOW),
+            Kind::Clock => {
+                self.end_life(member, true);
+                // libfaketime in a JVM stops its timers: a Java agent is only started again.
+                let off = if self.members[member].side == Side::Rust { fault.off } else { 0 };
+                self.launch(member, off);
+            }
+            Kind::KeeperKill => self.keepers.kill(keeper),
+            Kind::KeeperPause => self.keepers.signal(keeper, "STOP"),
+            Kind::DiskFull => self.keepers.fill(keeper),
+            Kind::Outage => (1..=KEEPERS).for_each(|keeper| self.keepers.kill(keeper)),
+        }
+    }
+
+    fn cut(&self, host: u8, off: bool) {
+        for cut in [Cut::From(host), Cut::To(host)] {
+            if off { self.network.cut(cut) } else { self.network.mend(cut) }
+        }
+    }
+
+    /// It is well again.
+    pub(super) fn end(&mut self, fault: Fault) {
+        let (member, keeper) = (usize::from(fault.target), fault.target + 1);
+        let host = if fault.kind.is_keeper_s() { keeper } else { Self::host(member) };
+        match fault.kind {
+            Kind::Kill | Kind::Stop => self.launch(member, 0),
+            Kind::Pause => self.life(member).process.signal("CONT"),
+            Kind::Cut | Kind::KeeperCut => self.cut(host, false),
+            Kind::Flap => {}
+            Kind::Deaf => self.network.mend(Cut::To(host)),
+            Kind::Mute => self.network.mend(Cut::From(host)),
+            Kind::KeeperDeaf => {
+                (1..=KEEPERS).filter(|from| *from != host).for_each(|from| self.network.mend(Cut::Between(from, host)));
+            }
+            Kind::Slow | Kind::KeeperSlow => self.network.quicken(host),
+            Kind::Clock => {
+                self.end_life(member, true);
+                self.launch(member, 0);
+            }
+            Kind::KeeperKill => self.keepers.launch(&self.network, keeper),
+            Kind::KeeperPause => self.keepers.signal(keeper, "CONT"),
+            Kind::DiskFull => {
+                self.keepers.make_room(keeper);
+                if !self.keepers.is_running(keeper) {
+                    self.keepers.launch(&self.network, keeper);
+                }
+            }
+            Kind::Outage => (1..=KEEPERS).for_each(|keeper| self.keepers.launch(&self.network, keeper)),
+        }
+    }
+
+    /// One more turn of a link that flaps: `off` is whether it is cut now.
+    pub(super) fn flap(&self, fault: Fault, off: bool) {
+        self.cut(Self::host(usize::from(fault.target)), off);
+    }
+
+    /// Waits until every item runs, and each agent of ours runs something: what upstream lost does not hold this up.
+    pub(super) fn wait_for_runs(&self, what: &str, from: i64, java_too: bool) {
+        let is_asked = |member: &&Member| member.side == Side::Rust || java_too;
+        let wanted: Vec<u32> =
+            self.members.iter().filter(is_asked).filter_map(|m| Some(m.lives.last()?.process.pid())).collect();
+        for (job, journal) in &self.jobs {
+            let ran = || {
+                let runs = journal.runs();
+                let later = |pid: u32| runs.iter().any(|run| run.start > from && run.pid == pid);
+                wanted.iter().all(|pid| later(*pid)).then_some(())
+            };
+            eventually(&format!("{what}: job {}", job.name), PATIENCE, ran);
+        }
+    }
+
+    /// Waits until ZooKeeper's servers are whole; gives when that was.
+    pub(super) fn wait_for_keepers(&self) -> i64 {
+        let whole = || self.keepers.are_whole(&self.network).then_some(());
+        eventually("ZooKeeper has a leader and two followers", PATIENCE, whole);
+        wall_clock_millis()
+    }
+
+    /// What one job left behind.
+    pub(super) fn living(&self, index: usize, quiet_from: i64) -> Living<'_> {
+        let (job, journal) = &self.jobs[index];
+        let ours = self.members.iter().filter(|member| member.side == Side::Rust);
+        let life = |spell: &Spell| Life {
+            pid: spell.process.pid(),
+            log: spell.process.log(),
+            lives: spell.lives,
+            off: spell.off * 1_000,
+        };
+        let agents: Vec<Life> = ours.flat_map(|member| &member.lives).map(life).collect();
+        Living {
+            logs: self.keepers.transaction_logs(),
+            namespace: "rig",
+            job: job.name,
+            runs: journal.runs(),
+            agents,
+            session_timeout: Duration::from_millis(SESSION.into()),
+            run_max: Duration::from_millis(u64::from(job.run) + 1_000),
+            troubles: self.troubles.clone(),
+            quiet_from,
+        }
+    }
+
+    /// The agents' processes of Java that are up.
+    pub(super) fn java(&self) -> Vec<u32> {
+        let java = self.members.iter().filter(|member| member.side == Side::Java);
+        java.filter_map(|member| member.lives.last()).filter(|life| life.lives).map(|life| life.process.pid()).collect()
+    }
+
+    /// Keeps the servers' logs beside the rest, for who looks into it.
+    pub(super) fn keep(&self) {
+        for (index, logs) in self.keepers.transaction_logs().iter().enumerate() {
+            let to = self.folder.join(format!("transactions-{}", index + 1));
+            let _ = std::process::Command::new("cp").arg("-r").arg(logs).arg(to).output();
+        }
+    }
+}
+
+/// Time passes between two events of a chapter.
+pub(super) fn wait_until(millis: i64) {
+    let rest = millis - wall_clock_millis();
+    if let Ok(rest) = u64::try_from(rest) {
+        pause(Duration::from_millis(rest));
+    }
+}

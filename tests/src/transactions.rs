@@ -1,0 +1,69 @@
+//! What an ensemble of ZooKeeper servers has carried out, from the transaction logs of each.
+//!
+//! No log is the whole truth: a leader that was cut off wrote down what nobody followed, and a server that was away for long
+//! got a snapshot, and has no log of the time before. So all logs are put together, and what a leader's term ended with is
+//! what the next leader's own log has of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The transactions of one server: their lines by zxid.
+pub(crate) type Log = BTreeMap<i64, Vec<String>>;
+
+/// The transactions that were carried out.
+///
+/// # Panics
+///
+/// When no server has one of them: the evidence would have a hole.
+pub(crate) fn carried_out(logs: &[Log]) -> Log {
+    let mut all = Log::new();
+    for log in logs {
+        all.extend(log.iter().map(|(zxid, lines)| (*zxid, lines.clone())));
+    }
+    let terms: BTreeSet<i64> = all.keys().map(|zxid| term(*zxid)).collect();
+    for (this, next) in terms.iter().zip(terms.iter().skip(1)) {
+        let first = all.range(next << 32..).next().map(|(zxid, _)| *zxid);
+        // Who has the first one of a term was there from its beginning.
+        let witnesses = logs.iter().filter(|log| first.is_some_and(|first| log.contains_key(&first)));
+        let last =
+            witnesses.filter_map(|log| log.range(this << 32..next << 32).next_back()).map(|(zxid, _)| *zxid).max();
+        let last = last.unwrap_or(this << 32);
+        all.retain(|zxid, _| term(*zxid) != *this || *zxid <= last);
+    }
+    for (one, other) in all.keys().zip(all.keys().skip(1)) {
+        assert!(
+            term(*one) != term(*other) || one + 1 == *other,
+            "no server has what came behind {one:x}, before {other:x}"
+        );
+    }
+    all
+}
+
+/// The leader's term: the upper half of a zxid.
+fn term(zxid: i64) -> i64 {
+    zxid >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(ranges: &[(i64, i64, i64)]) -> Log {
+        let zxids = ranges.iter().flat_map(|(term, from, to)| (*from..=*to).map(move |n| (term << 32) + n));
+        zxids.map(|zxid| (zxid, vec![format!("{zxid:x}")])).collect()
+    }
+
+    #[test]
+    fn what_a_leader_alone_wrote_does_not_count() {
+        // The third one led first, was cut off and wrote 5 and 6; the second one led then.
+        let logs = [log(&[(1, 1, 2), (2, 3, 4)]), log(&[(1, 1, 4), (2, 1, 4)]), log(&[(1, 1, 6), (2, 3, 4)])];
+        assert_eq!(carried_out(&logs), log(&[(1, 1, 4), (2, 1, 4)]));
+        let one = [log(&[(1, 1, 9), (2, 1, 1)])];
+        assert_eq!(carried_out(&one), one[0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no server has what came behind 100000002")]
+    fn a_hole_is_no_evidence() {
+        carried_out(&[log(&[(1, 1, 2), (1, 4, 5)])]);
+    }
+}

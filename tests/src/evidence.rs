@@ -27,6 +27,8 @@ pub struct Living<'a> {
     pub job: &'a str,
     /// What ran.
     pub runs: Vec<Run>,
+    /// The processes of Java's agents.
+    pub java: BTreeSet<u32>,
     /// Our agents, each of their lives.
     pub agents: Vec<Life>,
     /// The instances' session time-out.
@@ -70,8 +72,8 @@ impl Living<'_> {
             .filter_map(|change| change.path.strip_prefix(&prefix))
             .map(str::to_owned)
             .collect();
-        let known: BTreeSet<String> = self.agents.iter().flat_map(ours).collect();
-        let java: BTreeSet<String> = all.into_iter().filter(|id| !known.contains(id)).collect();
+        let by_java = |id: &String| id.rsplit("@-@").next()?.parse().ok().filter(|pid| self.java.contains(pid));
+        let java: BTreeSet<String> = all.into_iter().filter(|id| by_java(id).is_some()).collect();
         let runs = self.runs.iter().map(|run| entry(run, &path, &history, &java)).collect();
         let told = self.agents.iter().flat_map(|life| self.told(life)).collect();
         let living = self.agents.iter().filter(|life| life.lives);
@@ -258,6 +260,7 @@ fn entry(run: &Run, path: &JobPath, history: &[Change], java: &BTreeSet<String>)
         token: run.token,
         start,
         end: run.end.map(Timestamp),
+        cut_off: false,
         lease_end: ended.map(|change| change.at),
     }
 }

@@ -14,6 +14,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   ci            everything that must hold: format, lints, tests with real servers, documentation, tidiness
   integ [ARGS]  the tests with real servers and the Java peer; ARGS go to the test runner
   rig [ARGS]    living clusters on hosts of their own under faults, judged: an hour; --mixed: two of four agents are Java's
+  rig beside    what upstream is known for, done to a cluster of Java's and to one of ours: a table
   bench [JOBS]  our workload beside Java's on one ZooKeeper, as a table
   bench trace   what the event trace costs
   bench list    what a list of 1,000 jobs costs, beside Java's

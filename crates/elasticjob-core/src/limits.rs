@@ -25,8 +25,8 @@ pub const RESHARD_AFTER_FIRE: Duration = Duration::from_millis(20);
 pub const SHARDING_WAIT: Duration = Duration::from_secs(10);
 
 /// What still runs when an instance has to leave is told to end, and the instance leaves this much later at the latest: whoever
-/// takes the items over should not meet those runs.
-pub const CUT_OFF: Duration = Duration::from_secs(10);
+/// takes the items over should not meet those runs. Longer than what a script may have to end and to be killed.
+pub const CUT_OFF: Duration = Duration::from_secs(12);
 
 /// A leader that has not divided the items this long after a firing that waits for it is replaced by whoever waits; where it has
 /// not asked for a resharding this long after an owner was gone, another one asks. Java's may be busy with a long run, hang in a listener, or

@@ -32,6 +32,8 @@ pub struct Entry {
     pub start: Timestamp,
     /// When it ended; `None` while it runs, and when its process died.
     pub end: Option<Timestamp>,
+    /// Whether it was told to end before it was done, since its instance had to leave.
+    pub cut_off: bool,
     /// Until when the session of its begin lived, as far as is known.
     pub lease_end: Option<Timestamp>,
 }

@@ -366,7 +366,8 @@ impl JobHandle {
         }
     }
 
-    /// Stops the job: nothing begins any more, what runs gets 30 seconds, then its nodes are removed.
+    /// Stops the job: nothing begins any more, what runs gets 30 seconds, then is told to end, and its nodes are removed when it
+    /// has, or twelve seconds later.
     pub async fn stop(&self) -> StopReason {
         self.stop_within(STOP_GRACE).await
     }

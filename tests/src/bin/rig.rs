@@ -28,9 +28,9 @@ fn main() -> ExitCode {
         && rest.len() < 2
     {
         return match rig::beside(rest.first().map(String::as_str), say) {
-            Ok(table) => {
+            Ok((table, good)) => {
                 say(&format!("\n{table}"));
-                ExitCode::SUCCESS
+                if good { ExitCode::SUCCESS } else { ExitCode::from(1) }
             }
             Err(error) => {
                 say(&error);
@@ -45,8 +45,8 @@ fn main() -> ExitCode {
     let chapters = usize::try_from(minutes.div_ceil(chapter)).unwrap_or(1);
     let report = rig::run(&Plan { seed, chapter: Duration::from_secs(chapter * 60), chapters, mixed, say });
     say(&format!("\n{report}"));
-    report.violations.iter().for_each(|violation| say(violation));
-    if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    report.violations.iter().chain(&report.failures).for_each(|what| say(what));
+    if report.violations.is_empty() && report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
 fn arguments() -> Option<(u64, u64, u64, bool)> {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::faults::{Fault, Kind};
 use super::keepers::Keepers;
-use super::network::{Cut, Network};
+use super::network::{Cut, Network, address};
 use crate::evidence::{Life, Living};
 use crate::journal::Journal;
-use crate::process::{Process, agent_command, java_command};
-use crate::wait::{eventually, pause, wall_clock_millis};
+use crate::process::{Process, agent_command, command, java_command};
+use crate::wait::{eventually, pause, wall_clock_millis, within};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 /// The session time-out of all agents, in milliseconds.
@@ -24,6 +24,8 @@ const KEEPERS: u8 = 3;
 pub(super) struct Job {
     pub(super) name: &'static str,
     pub(super) cron: &'static str,
+    /// The seconds between two firings, where they are always the same.
+    pub(super) period: u64,
     pub(super) items: u32,
     /// How long a run takes, in milliseconds.
     pub(super) run: u16,
@@ -61,6 +63,10 @@ pub(super) struct Cluster {
     members: Vec<Member>,
     pub(super) jobs: Vec<(Job, Journal)>,
     pub(super) troubles: Vec<(i64, i64)>,
+    /// What agents of ours did that nobody asked for.
+    pub(super) complaints: Vec<String>,
+    /// Agents that had not ended when they were to be started again after SIGTERM.
+    pub(super) forced: usize,
     // Last, so that what runs there is gone before its hosts are.
     keepers: Keepers,
     network: Network,
@@ -78,15 +84,15 @@ impl Cluster {
         };
         let jobs: Vec<(Job, Journal)> = jobs.into_iter().map(journal).collect();
         let members = sides.iter().map(|side| Member { side: *side, lives: Vec::new() }).collect();
-        let troubles = Vec::new();
-        let mut cluster = Cluster { folder: folder.to_owned(), members, jobs, troubles, keepers, network };
+        let (troubles, complaints, forced) = (Vec::new(), Vec::new(), 0);
+        let mut cluster =
+            Cluster { folder: folder.to_owned(), members, jobs, troubles, complaints, forced, keepers, network };
         std::fs::write(cluster.file(), cluster.yaml()).expect("a file");
         // Java first: a file of ours has what Java stores.
         let present = &sides[..sides.len() - later];
         let order = |side: Side| (0..present.len()).filter(move |i| present[*i] == side);
         order(Side::Java).chain(order(Side::Rust)).for_each(|member| cluster.join(member));
-        let from = wall_clock_millis();
-        cluster.wait_for_runs("everybody runs at first", from, true);
+        cluster.all_run(wall_clock_millis(), true).expect("a cluster to begin with");
         cluster
     }
 
@@ -106,7 +112,25 @@ impl Cluster {
 
     /// Sends an agent a signal.
     pub(super) fn signal(&mut self, member: usize, name: &str) {
-        self.life(member).process.signal(name);
+        let life = self.life(member);
+        // One that has ended by itself is looked after when its life is over.
+        if life.process.is_running() {
+            life.process.signal(name);
+        }
+    }
+
+    /// Runs one of our commands on a host of ZooKeeper's, as an operator does.
+    pub(super) fn operate(&self, arguments: &[&str]) {
+        let registry = format!("zookeeper://{}/rig", self.keepers.addresses());
+        let mut command = command();
+        command.args(["--registry", &registry]).args(arguments);
+        let output = self.network.on(1, &command).output().expect("the binary runs");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// The address of an agent's host.
+    pub(super) fn address(&self, member: usize) -> String {
+        address(Self::host(member))
     }
 
     /// The process of an agent.
@@ -161,35 +185,49 @@ impl Cluster {
         self.members[member].lives.last_mut().expect("it was started")
     }
 
+    /// Ends a life; one that had ended before nobody asked for, and that is a fault of its own.
     fn end_life(&mut self, member: usize, clean: bool) {
+        self.look_after(member);
         let life = self.life(member);
-        if clean {
-            // One that was cut off or waits for a run gets no more than this.
+        if clean && life.lives {
             life.process.signal("TERM");
-            let _ = life.process.ends_within(Duration::from_secs(6));
+            life.process.ends_within(Duration::from_secs(6));
         }
         life.process.kill();
         life.lives = false;
     }
 
-    /// Something goes wrong; for what lasts a moment each time, `flapped` says how often.
+    /// Notes when an agent of ours has ended by itself, or panicked.
+    pub(super) fn look_after(&mut self, member: usize) {
+        let side = self.members[member].side;
+        let life = self.life(member);
+        if side == Side::Java || !life.lives {
+            return;
+        }
+        let (ended, log) = (!life.process.is_running(), life.log.clone());
+        let panicked = std::fs::read_to_string(&log).unwrap_or_default().contains("panicked");
+        if ended || panicked {
+            let what = if ended { "ended by itself" } else { "panicked" };
+            self.complaints.push(format!("an agent of ours {what}: {}", log.display()));
+        }
+    }
+
+    /// Something goes wrong.
     pub(super) fn begin(&mut self, fault: Fault) {
         let (member, keeper) = (usize::from(fault.target), fault.target + 1);
         let host = if fault.kind.is_keeper_s() { keeper } else { Self::host(member) };
         match fault.kind {
             Kind::Kill => self.end_life(member, false),
-            Kind::Stop => self.end_life(member, true),
-            Kind::Pause => self.life(member).process.signal("STOP"),
-            Kind::Cut | Kind::KeeperCut | Kind::Flap => self.cut(host, true),
-            Kind::Deaf => self.network.cut(Cut::To(host)),
-            Kind::Mute => self.network.cut(Cut::From(host)),
-            Kind::KeeperDeaf => {
-                (1..=KEEPERS).filter(|from| *from != host).for_each(|from| self.network.cut(Cut::Between(from, host)));
+            Kind::Stop => {
+                self.look_after(member);
+                self.signal(member, "TERM");
+                self.life(member).lives = false;
             }
+            Kind::Pause => self.signal(member, "STOP"),
             Kind::Slow | Kind::KeeperSlow => self.network.slow(host, SLOW),
             Kind::Clock => {
-                self.end_life(member, true);
-                // libfaketime in a JVM stops its timers: a Java agent is only started again.
+                self.end_life(member, false);
+                // libfaketime stops the timers of a JVM: a Java agent is only started again.
                 let off = if self.members[member].side == Side::Rust { fault.off } else { 0 };
                 self.launch(member, off);
             }
@@ -197,13 +235,25 @@ impl Cluster {
             Kind::KeeperPause => self.keepers.signal(keeper, "STOP"),
             Kind::DiskFull => self.keepers.fill(keeper),
             Kind::Outage => (1..=KEEPERS).for_each(|keeper| self.keepers.kill(keeper)),
+            Kind::Cut | Kind::Deaf | Kind::Mute | Kind::Flap | Kind::KeeperCut | Kind::KeeperDeaf => {
+                self.cut(fault, true)
+            }
         }
     }
 
-    fn cut(&self, host: u8, off: bool) {
-        for cut in [Cut::From(host), Cut::To(host)] {
-            if off { self.network.cut(cut) } else { self.network.mend(cut) }
-        }
+    /// Cuts what a fault cuts, or mends it.
+    pub(super) fn cut(&self, fault: Fault, off: bool) {
+        let keeper = fault.target + 1;
+        let host = if fault.kind.is_keeper_s() { keeper } else { Self::host(usize::from(fault.target)) };
+        let cuts = match fault.kind {
+            Kind::Deaf => vec![Cut::To(host)],
+            Kind::Mute => vec![Cut::From(host)],
+            Kind::KeeperDeaf => {
+                (1..=KEEPERS).filter(|from| *from != host).map(|from| Cut::Between(from, host)).collect()
+            }
+            _ => vec![Cut::From(host), Cut::To(host)],
+        };
+        cuts.into_iter().for_each(|cut| self.network.set(cut, off));
     }
 
     /// It is well again.
@@ -211,57 +261,64 @@ impl Cluster {
         let (member, keeper) = (usize::from(fault.target), fault.target + 1);
         let host = if fault.kind.is_keeper_s() { keeper } else { Self::host(member) };
         match fault.kind {
-            Kind::Kill | Kind::Stop => self.launch(member, 0),
-            Kind::Pause => self.life(member).process.signal("CONT"),
-            Kind::Cut | Kind::KeeperCut => self.cut(host, false),
-            Kind::Flap => {}
-            Kind::Deaf => self.network.mend(Cut::To(host)),
-            Kind::Mute => self.network.mend(Cut::From(host)),
-            Kind::KeeperDeaf => {
-                (1..=KEEPERS).filter(|from| *from != host).for_each(|from| self.network.mend(Cut::Between(from, host)));
+            Kind::Kill => self.launch(member, 0),
+            Kind::Stop => {
+                let life = self.life(member);
+                if life.process.is_running() {
+                    life.process.kill();
+                    self.forced += 1;
+                }
+                self.launch(member, 0);
             }
+            Kind::Pause => self.signal(member, "CONT"),
             Kind::Slow | Kind::KeeperSlow => self.network.quicken(host),
             Kind::Clock => {
-                self.end_life(member, true);
+                self.end_life(member, false);
                 self.launch(member, 0);
             }
             Kind::KeeperKill => self.keepers.launch(&self.network, keeper),
             Kind::KeeperPause => self.keepers.signal(keeper, "CONT"),
+            // It is started again by `wait_for_keepers`, if it is dying only now.
             Kind::DiskFull => {
                 self.keepers.make_room(keeper);
-                if !self.keepers.is_running(keeper) {
-                    self.keepers.launch(&self.network, keeper);
-                }
+                self.keepers.revive(&self.network);
             }
             Kind::Outage => (1..=KEEPERS).for_each(|keeper| self.keepers.launch(&self.network, keeper)),
+            Kind::Cut | Kind::Deaf | Kind::Mute | Kind::Flap | Kind::KeeperCut | Kind::KeeperDeaf => {
+                self.cut(fault, false)
+            }
         }
     }
 
-    /// One more turn of a link that flaps: `off` is whether it is cut now.
-    pub(super) fn flap(&self, fault: Fault, off: bool) {
-        self.cut(Self::host(usize::from(fault.target)), off);
-    }
-
-    /// Waits until every item runs, and each agent of ours runs something: what upstream lost does not hold this up.
-    pub(super) fn wait_for_runs(&self, what: &str, from: i64, java_too: bool) {
+    /// Whether each agent of a side runs something of each job within the time that everybody has.
+    pub(super) fn all_run(&self, from: i64, java_too: bool) -> Result<(), String> {
         let is_asked = |member: &&Member| member.side == Side::Rust || java_too;
-        let wanted: Vec<u32> =
-            self.members.iter().filter(is_asked).filter_map(|m| Some(m.lives.last()?.process.pid())).collect();
+        let members = self.members.iter().filter(is_asked);
+        let wanted: Vec<u32> = members.filter_map(|m| Some(m.lives.last()?.process.pid())).collect();
         for (job, journal) in &self.jobs {
             let ran = || {
                 let runs = journal.runs();
                 let later = |pid: u32| runs.iter().any(|run| run.start > from && run.pid == pid);
                 wanted.iter().all(|pid| later(*pid)).then_some(())
             };
-            eventually(&format!("{what}: job {}", job.name), PATIENCE, ran);
+            within(PATIENCE, ran)
+                .ok_or_else(|| format!("not every agent runs items of job {} within {PATIENCE:?}", job.name))?;
         }
+        Ok(())
     }
 
     /// Waits until ZooKeeper's servers are whole; gives when that was.
-    pub(super) fn wait_for_keepers(&self) -> i64 {
-        let whole = || self.keepers.are_whole(&self.network).then_some(());
-        eventually("ZooKeeper has a leader and two followers", PATIENCE, whole);
-        wall_clock_millis()
+    pub(super) fn keepers_whole(&mut self) -> Result<i64, String> {
+        let whole = || {
+            self.keepers.revive(&self.network);
+            self.keepers.are_whole(&self.network).then(wall_clock_millis)
+        };
+        within(PATIENCE, whole).ok_or_else(|| format!("ZooKeeper's servers are not whole within {PATIENCE:?}"))
+    }
+
+    /// How many agents there are.
+    pub(super) fn size(&self) -> usize {
+        self.members.len()
     }
 
     /// What one job left behind.
@@ -275,12 +332,15 @@ impl Cluster {
             off: spell.off * 1_000,
         };
         let agents: Vec<Life> = ours.flat_map(|member| &member.lives).map(life).collect();
+        let java = self.members.iter().filter(|member| member.side == Side::Java);
+        let java = java.flat_map(|member| &member.lives).map(|life| life.process.pid()).collect();
         Living {
             logs: self.keepers.transaction_logs(),
             namespace: "rig",
             job: job.name,
             runs: journal.runs(),
             agents,
+            java,
             session_timeout: Duration::from_millis(SESSION.into()),
             run_max: Duration::from_millis(u64::from(job.run) + 1_000),
             troubles: self.troubles.clone(),

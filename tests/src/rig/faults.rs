@@ -70,7 +70,9 @@ impl Kind {
     /// How long it lasts, in milliseconds, from and to.
     fn length(self) -> (u64, u64) {
         match self {
-            Kind::Kill | Kind::Stop => (500, 9_000),
+            Kind::Kill => (500, 9_000),
+            // Runs are let end.
+            Kind::Stop => (4_000, 9_000),
             Kind::Pause | Kind::Cut | Kind::Deaf | Kind::Mute => (500, 12_000),
             Kind::Flap | Kind::Slow => (4_000, 15_000),
             Kind::Clock => (10_000, 20_000),
@@ -103,6 +105,9 @@ impl fmt::Display for Kind {
         })
     }
 }
+
+/// What is quiet around a fault that is to be alone, in milliseconds: longer than any other one is felt.
+const ALONE: u64 = 15_000;
 
 /// One fault of a chapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +152,13 @@ pub(super) fn plan(seed: u64, length: u64, agents: u8) -> Vec<Fault> {
         let wait = faults.iter().filter(meets).filter(|other| same(other) || under_way > 2).map(ends).max();
         faults.push(Fault { at: wait.unwrap_or(at), ..fault });
         at = wait.unwrap_or(at) + chance.between(500, 9_000);
+        if deck.is_empty() {
+            // One death alone, so that nothing else can be why nobody takes its runs over.
+            let at_rest = faults.iter().map(|fault| fault.at + fault.length).max().unwrap_or_default() + ALONE;
+            let target = u8::try_from(chance.below(agents.into())).unwrap_or_default();
+            faults.push(Fault { kind: Kind::Kill, at: at_rest, length: 8_000, target, off: 0 });
+            at = at_rest + 8_000 + ALONE;
+        }
     }
     faults
 }

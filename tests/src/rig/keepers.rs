@@ -37,17 +37,16 @@ impl Keepers {
     pub(super) fn start(network: &Network, folder: &Path) -> Keepers {
         let server = |host: u8| format!("server.{host}={}:2888:3888\n", address(host));
         let all: String = (1..=3).map(server).collect();
-        let mut servers = Vec::new();
+        let mut keepers = Keepers { servers: Vec::new() };
         for host in 1..=3 {
             let folder = folder.join(format!("keeper-{host}"));
             std::fs::create_dir_all(folder.join("disk")).expect("a folder");
             mount(&folder.join("disk"));
+            keepers.servers.push(Keeper { host, folder: folder.clone(), process: None, starts: 0 });
             let more = format!("initLimit=20\nsyncLimit=5\n{all}");
             zookeeper::write_config(&folder, "disk", 2181, &more);
             std::fs::write(folder.join("disk/myid"), host.to_string()).expect("a file");
-            servers.push(Keeper { host, folder, process: None, starts: 0 });
         }
-        let mut keepers = Keepers { servers };
         (1..=3).for_each(|host| keepers.launch(network, host));
         eventually("the servers have a leader and two followers", PATIENCE, || {
             keepers.are_whole(network).then_some(())
@@ -87,7 +86,10 @@ impl Keepers {
     ///
     /// When it does not run.
     pub(super) fn signal(&mut self, host: u8, name: &str) {
-        self.server(host).process.as_ref().expect("it runs").signal(name);
+        let process = self.server(host).process.as_mut().expect("it was started");
+        if process.is_running() {
+            process.signal(name);
+        }
     }
 
     /// Fills a server's disk to the last byte.
@@ -107,9 +109,13 @@ impl Keepers {
         std::fs::remove_file(self.filler(host)).expect("a full disk");
     }
 
-    /// Whether one runs: on a full disk it ends by itself.
-    pub(super) fn is_running(&mut self, host: u8) -> bool {
-        self.server(host).process.as_mut().is_some_and(Process::is_running)
+    /// Starts those that have ended by themselves, as on a full disk.
+    pub(super) fn revive(&mut self, network: &Network) {
+        for host in 1..=3 {
+            if self.server(host).process.as_mut().is_some_and(|process| !process.is_running()) {
+                self.launch(network, host);
+            }
+        }
     }
 
     /// Whether all serve, under one leader.
@@ -147,5 +153,5 @@ fn mode(network: &Network, host: u8) -> String {
 
 fn mount(folder: &Path) {
     let size = format!("size={DISK}m");
-    network::run("mount", &["-t", "tmpfs", "-o", &size, "elasticjob-rig", folder.to_str().expect("UTF-8")]);
+    network::run("mount", &["-t", "tmpfs", "-o", &size, &network::disk(), folder.to_str().expect("UTF-8")]);
 }

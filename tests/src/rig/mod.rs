@@ -12,7 +12,7 @@ mod network;
 mod report;
 
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use elasticjob_sim::Chance;
@@ -44,36 +44,33 @@ pub struct Plan {
 }
 
 /// Runs all chapters.
-///
-/// # Panics
-///
-/// When no cluster can be made: without root's rights, or where something is not installed.
 pub fn run(plan: &Plan) -> Report {
     let mut report = Report { mixed: plan.mixed, ..Report::default() };
     for chapter in 0..plan.chapters {
-        let number = chapter + 1;
-        let seed = plan.seed + chapter as u64;
+        let (number, seed) = (chapter + 1, plan.seed + chapter as u64);
         let folder = tempfile::Builder::new().prefix("rig-").tempdir().expect("a folder").keep();
-        let before = report.violations.len();
-        let run = AssertUnwindSafe(|| run_chapter(plan, seed, folder.clone(), &mut report));
+        let mut own = Report { chapters: 1, ..Report::default() };
+        let run = AssertUnwindSafe(|| run_chapter(plan, seed, &folder, &mut own));
         if let Err(panic) = std::panic::catch_unwind(run) {
-            let what = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "it panicked".to_owned());
-            report.violations.push(format!("seed {seed}: {what}"));
+            own.failures.push(format!("seed {seed}: {}", words(&*panic)));
         }
-        report.chapters += 1;
-        let found = report.violations.len() - before;
-        (plan.say)(&format!(
-            "chapter {number} of {} (seed {seed}): {} runs, {found} violations",
-            plan.chapters,
-            report.ours + report.java
-        ));
+        let (runs, found) = (own.ours + own.java, own.violations.len() + own.failures.len());
+        (plan.say)(&format!("chapter {number} of {} (seed {seed}): {runs} runs, {found} complaints", plan.chapters));
+        own.violations.iter().chain(&own.failures).for_each(|what| (plan.say)(&format!("  {what}")));
         if found == 0 {
             let _ = std::fs::remove_dir_all(&folder);
         } else {
             (plan.say)(&format!("  what it left behind is in {}", folder.display()));
         }
+        report.join(own);
     }
     report
+}
+
+/// What a panic said.
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }
 
 /// An event of a chapter.
@@ -81,69 +78,71 @@ pub fn run(plan: &Plan) -> Report {
 enum Turn {
     End,
     Begin,
+    /// A link that flaps is cut, or whole again.
     Flap(bool),
 }
 
-fn run_chapter(plan: &Plan, seed: u64, folder: PathBuf, report: &mut Report) {
-    let sides = if plan.mixed { [Side::Java, Side::Rust, Side::Java, Side::Rust] } else { [Side::Rust; 4] };
-    let mut cluster = Cluster::start(&folder, &sides, 0, jobs(seed));
-    let length = u64::try_from(plan.chapter.as_millis()).expect("a short time");
-    let faults = faults::plan(seed, length, u8::try_from(sides.len()).expect("few"));
-    report.add_faults(&faults);
-    let mut turns: Vec<(u64, Turn, Fault)> = Vec::new();
-    for fault in &faults {
+fn turns(faults: &[Fault]) -> Vec<(u64, Turn, Fault)> {
+    let mut turns = Vec::new();
+    for fault in faults {
         turns.push((fault.at, Turn::Begin, *fault));
         turns.push((fault.at + fault.length, Turn::End, *fault));
         if fault.kind == Kind::Flap {
-            let flaps =
-                (1..=fault.length / FLAP).map(|turn| (fault.at + turn * FLAP, Turn::Flap(turn % 2 == 0), *fault));
-            // Whole at the end.
-            turns.extend(flaps.filter(|(at, _, _)| *at < fault.at + fault.length));
+            let flaps = (1..).map(|turn| (fault.at + turn * FLAP, Turn::Flap(turn % 2 == 0), *fault));
+            turns.extend(flaps.take_while(|(at, _, _)| *at < fault.at + fault.length));
         }
     }
     turns.sort_by_key(|(at, turn, _)| (*at, *turn));
+    turns
+}
+
+fn run_chapter(plan: &Plan, seed: u64, folder: &Path, report: &mut Report) {
+    let sides = if plan.mixed { [Side::Java, Side::Rust, Side::Java, Side::Rust] } else { [Side::Rust; 4] };
+    let mut cluster = Cluster::start(folder, &sides, 0, jobs(seed));
+    let length = u64::try_from(plan.chapter.as_millis()).expect("a short time");
+    let faults = faults::plan(seed, length, u8::try_from(sides.len()).expect("few"));
     let from = wall_clock_millis();
     let mut began = Vec::new();
-    let mut is_cut = std::collections::BTreeMap::new();
-    for (at, turn, fault) in turns {
+    for (at, turn, fault) in turns(&faults) {
         wait_until(from + i64::try_from(at).expect("small"));
         match turn {
             Turn::Begin => {
                 (plan.say)(&format!("{at:>7} ms: {}, host {}, for {} ms", fault.kind, fault.target, fault.length));
                 began.push((fault, wall_clock_millis()));
-                is_cut.insert(fault.target, fault.kind == Kind::Flap);
                 cluster.begin(fault);
+                let only_restarted = fault.kind == Kind::Clock && sides[usize::from(fault.target)] == Side::Java;
+                report.add_fault(if only_restarted { Kind::Kill } else { fault.kind });
             }
-            Turn::Flap(off) => {
-                if is_cut.insert(fault.target, off) != Some(off) {
-                    cluster.flap(fault, off);
-                }
-            }
+            Turn::Flap(off) => cluster.cut(fault, off),
             Turn::End => {
-                if fault.kind == Kind::Flap && is_cut.get(&fault.target) == Some(&true) {
-                    cluster.flap(fault, false);
-                }
                 cluster.end(fault);
-                let since = began.iter().rposition(|(other, _)| *other == fault).map(|index| began.remove(index).1);
+                let since = began.iter().find(|(other, _)| *other == fault).map(|(_, since)| *since);
                 // The servers come back by themselves, sessions end later.
                 let after = i64::from(SESSION) + if fault.kind.is_keeper_s() { 6_000 } else { 0 };
                 cluster.troubles.push((since.unwrap_or(from), wall_clock_millis() + after));
             }
         }
     }
-    report.seconds += u64::try_from(wall_clock_millis() - from).unwrap_or_default() / 1_000;
-    let whole = cluster.wait_for_keepers();
-    let quiet_from =
-        cluster.troubles.iter().map(|(_, to)| *to).chain([whole + i64::from(SESSION)]).max().unwrap_or(whole);
-    cluster.wait_for_runs("each agent of ours runs again", quiet_from, false);
+    report.seconds = u64::try_from(wall_clock_millis() - from).unwrap_or_default() / 1_000;
+    let whole = cluster.keepers_whole();
+    report.failures.extend(whole.as_ref().err().map(|what| format!("seed {seed}: {what}")));
+    let whole = whole.unwrap_or_else(|_| wall_clock_millis()) + i64::from(SESSION);
+    let quiet_from = cluster.troubles.iter().map(|(_, to)| *to).chain([whole]).max().unwrap_or(whole);
+    // One of Java's may have been lost for good.
+    report.violations.extend(cluster.all_run(quiet_from, false).err().map(|what| format!("seed {seed}: {what}")));
     pause(QUIET);
+    for member in 0..cluster.size() {
+        cluster.look_after(member);
+    }
     for index in 0..cluster.jobs.len() {
         let living = cluster.living(index, quiet_from);
         let silent = |pid: &u32| !living.runs.iter().any(|run| run.pid == *pid && run.start > quiet_from);
         report.java_silent += cluster.java().iter().filter(|pid| silent(pid)).count();
-        let evidence = living.evidence();
-        report.add(&format!("seed {seed}, job {}", cluster.jobs[index].0.name), &evidence);
+        let job = &cluster.jobs[index].0;
+        report.add(&format!("seed {seed}, job {}", job.name), job.period, &living.evidence());
     }
+    report.forced = cluster.forced;
+    report.violations.extend(cluster.complaints.iter().map(|what| format!("seed {seed}: {what}")));
     cluster.keep();
 }
 
@@ -155,6 +154,7 @@ fn jobs(seed: u64) -> Vec<Job> {
         Job {
             name: "taken-over",
             cron: "* * * * * ?",
+            period: 1,
             items: 6,
             run: 400,
             failover: true,
@@ -165,6 +165,7 @@ fn jobs(seed: u64) -> Vec<Job> {
         Job {
             name: "plain",
             cron: "* * * * * ?",
+            period: 1,
             items: 5,
             run: 100,
             failover: false,
@@ -177,6 +178,7 @@ fn jobs(seed: u64) -> Vec<Job> {
             Job {
                 name: "long",
                 cron: "0/2 * * * * ?",
+                period: 2,
                 items: 4,
                 run: 2_600,
                 failover: coin(),
@@ -188,6 +190,7 @@ fn jobs(seed: u64) -> Vec<Job> {
             Job {
                 name: "unmonitored",
                 cron: "0/2 * * * * ?",
+                period: 2,
                 items: 8,
                 run: 50,
                 failover: false,

@@ -3,6 +3,8 @@
 //! A cut is a routing rule of the router that drops what comes from a host, goes to one, or both: the hosts' own sockets see
 //! nothing of it, as with a switch that lost its way.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,10 +17,11 @@ static NETWORKS: AtomicU32 = AtomicU32::new(0);
 pub(super) struct Network {
     prefix: String,
     hosts: u8,
+    cuts: RefCell<BTreeSet<Cut>>,
 }
 
 /// What does not pass any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cut {
     /// What this host sends.
     From(u8),
@@ -37,10 +40,13 @@ impl Network {
     pub(super) fn new(hosts: u8) -> Network {
         sweep();
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
-        let network = Network { prefix: format!("{PREFIX}{}-{number}-", std::process::id()), hosts };
+        let network =
+            Network { prefix: format!("{PREFIX}{}-{number}-", std::process::id()), hosts, cuts: RefCell::default() };
         let router = network.router();
         ip(&["netns", "add", &router]);
-        let forward = "echo 1 > /proc/sys/net/ipv4/ip_forward";
+        // Without a look at the way back, which a cut one way has none of.
+        let forward =
+            "cd /proc/sys/net/ipv4; echo 1 > ip_forward; echo 0 > conf/all/rp_filter; echo 0 > conf/default/rp_filter";
         ip(&["netns", "exec", &router, "sh", "-c", forward]);
         for host in 1..=hosts {
             let (space, link) = (network.space(host), link(host));
@@ -61,7 +67,9 @@ impl Network {
     /// That command, on that host.
     pub(super) fn on(&self, host: u8, command: &Command) -> Command {
         let mut there = Command::new("ip");
-        there.args(["netns", "exec", &self.space(host)]).arg(command.get_program()).args(command.get_args());
+        // It ends with us, however we end.
+        there.args(["netns", "exec", &self.space(host), "setpriv", "--pdeathsig", "KILL"]);
+        there.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
                 Some(value) => there.env(name, value),
@@ -71,22 +79,13 @@ impl Network {
         there
     }
 
-    /// Cuts something.
-    ///
-    /// # Panics
-    ///
-    /// When it is cut already.
-    pub(super) fn cut(&self, cut: Cut) {
-        self.rule("add", cut);
-    }
-
-    /// Mends it.
-    ///
-    /// # Panics
-    ///
-    /// When it was not cut.
-    pub(super) fn mend(&self, cut: Cut) {
-        self.rule("del", cut);
+    /// Cuts something, or mends it; what is as it should be stays so.
+    pub(super) fn set(&self, cut: Cut, off: bool) {
+        let mut cuts = self.cuts.borrow_mut();
+        let changed = if off { cuts.insert(cut) } else { cuts.remove(&cut) };
+        if changed {
+            self.rule(if off { "add" } else { "del" }, cut);
+        }
     }
 
     fn rule(&self, what: &str, cut: Cut) {
@@ -155,16 +154,31 @@ fn link(host: u8) -> String {
     format!("host{host}")
 }
 
-/// Namespaces of processes that were killed before they could remove theirs.
+/// Namespaces and disks of processes that were killed before they could remove theirs.
 fn sweep() {
-    let Ok(spaces) = std::fs::read_dir("/run/netns") else { return };
-    for space in spaces.flatten() {
-        let name = space.file_name().to_string_lossy().into_owned();
+    let is_left = |name: &str| {
         let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+    };
+    for space in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+        let name = space.file_name().to_string_lossy().into_owned();
+        if is_left(&name) {
             remove(&name);
         }
     }
+    for mount in std::fs::read_to_string("/proc/mounts").unwrap_or_default().lines() {
+        let mut words = mount.split(' ');
+        if let (Some(name), Some(folder)) = (words.next(), words.next())
+            && is_left(name)
+        {
+            let _ = Command::new("umount").args(["--lazy", folder]).output();
+        }
+    }
+}
+
+/// The name of a disk of this process.
+pub(super) fn disk() -> String {
+    format!("{PREFIX}{}-disk", std::process::id())
 }
 
 fn remove(space: &str) {

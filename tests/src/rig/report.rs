@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use elasticjob_core::machine::Source;
-use elasticjob_sim::{Evidence, oracle};
+use elasticjob_core::time::Timestamp;
+use elasticjob_sim::{Entry, Evidence, What, oracle};
 
-use super::faults::{Fault, Kind};
+use super::faults::Kind;
 
 /// What the jobs of a run did, and what was done to them.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,8 @@ pub struct Report {
     pub chapters: usize,
     /// Faults by kind.
     pub faults: BTreeMap<Kind, usize>,
+    /// Agents that had not ended seconds after SIGTERM, something else being wrong, and were killed.
+    pub forced: usize,
     /// Jobs by chapter.
     pub jobs: usize,
     /// Changes of the registry that were judged.
@@ -27,31 +30,31 @@ pub struct Report {
     pub ours: usize,
     /// Runs that Java began.
     pub java: usize,
-    /// Of ours: takeovers.
-    pub takeovers: usize,
+    /// How long after the end of a session its runs were taken over by ours, in milliseconds.
+    pub takeovers: Vec<u64>,
     /// Of ours: catch-ups.
     pub catch_ups: usize,
     /// Firings of items that ours said they did not begin, by what was said.
     pub told: BTreeMap<&'static str, usize>,
-    /// Firings that ours began twice.
+    /// Firings that ours began twice by their schedule.
     pub doubled: usize,
     /// Runs of ours that went on after their session while the item ran elsewhere: what the fencing token is for.
     pub beyond_lease: usize,
     /// Agents of Java's that were up and ran nothing any more, a job each.
     pub java_silent: usize,
-    /// What the oracle found.
+    /// What the oracle found, and what agents of ours did that nobody asked for.
     pub violations: Vec<String>,
+    /// What could not be judged, since the rig itself failed.
+    pub failures: Vec<String>,
 }
 
 impl Report {
-    pub(super) fn add_faults(&mut self, faults: &[Fault]) {
-        for fault in faults {
-            *self.faults.entry(fault.kind).or_default() += 1;
-        }
+    pub(super) fn add_fault(&mut self, kind: Kind) {
+        *self.faults.entry(kind).or_default() += 1;
     }
 
-    /// Adds a job.
-    pub(super) fn add(&mut self, what: &str, evidence: &Evidence) {
+    /// Adds a job with so many seconds between its firings.
+    pub(super) fn add(&mut self, what: &str, period: u64, evidence: &Evidence) {
         self.jobs += 1;
         self.changes += evidence.history.len();
         let mut begun: BTreeMap<(u32, i64), usize> = BTreeMap::new();
@@ -62,38 +65,75 @@ impl Report {
             }
             self.ours += 1;
             match run.source {
-                Source::Failover => self.takeovers += 1,
+                Source::Failover => self.takeovers.extend(waited(evidence, run)),
                 Source::Misfire => self.catch_ups += 1,
                 Source::Schedule => *begun.entry((run.item, run.due.0)).or_default() += 1,
                 Source::Trigger => {}
             }
-            let elsewhere = |other: &&elasticjob_sim::Entry| {
-                let goes_on = run.end.is_none_or(|end| other.start < end);
+            let elsewhere = |other: &&Entry| {
+                let goes_on = run.end.is_some_and(|end| other.start < end);
                 other.item == run.item && other.instance != run.instance && other.start > run.start && goes_on
             };
-            let over = |other: &&elasticjob_sim::Entry| run.lease_end.is_some_and(|lease| lease <= other.start);
-            // One whose process was killed did not run on: its end is not written.
-            if run.end.is_some() && evidence.runs.iter().filter(elsewhere).any(|other| over(&other)) {
+            let over = |other: &Entry| run.lease_end.is_some_and(|lease| lease <= other.start);
+            if evidence.runs.iter().filter(elsewhere).any(over) {
                 self.beyond_lease += 1;
             }
         }
         self.doubled += begun.values().filter(|count| **count > 1).count();
         for told in &evidence.told {
-            let seconds = told.last.since(told.first).as_secs() + 1;
-            let firings = if told.word == "passed" { usize::try_from(seconds).unwrap_or(1) } else { 1 };
+            let firings = usize::try_from(told.last.since(told.first).as_secs() / period + 1).unwrap_or(1);
             *self.told.entry(told.word).or_default() += firings * told.items.len();
         }
-        // It is awake: a run by somebody who never was there is found.
-        let mut forged = evidence.clone();
-        if let Some(run) = evidence.runs.iter().find(|run| !run.java).cloned() {
-            forged.runs = vec![elasticjob_sim::Entry { instance: "10.99.9.9@-@1".into(), ..run }];
-        }
-        if oracle::judge(&forged).is_empty() {
-            self.violations.push(format!("{what}: the judge sleeps"));
+        for (invariant, forged) in forged(evidence) {
+            if !oracle::judge(&forged).iter().any(|violation| violation.invariant == invariant) {
+                self.failures.push(format!("{what}: the judge sleeps: it does not see what is wrong by `{invariant}`"));
+            }
         }
         let found = oracle::judge(evidence);
         self.violations.extend(found.iter().map(|violation| format!("{what}: {violation}")));
     }
+
+    /// Adds a chapter.
+    pub(super) fn join(&mut self, other: Report) {
+        self.seconds += other.seconds;
+        self.chapters += other.chapters;
+        other.faults.iter().for_each(|(kind, count)| *self.faults.entry(*kind).or_default() += count);
+        other.told.iter().for_each(|(word, count)| *self.told.entry(word).or_default() += count);
+        self.forced += other.forced;
+        self.jobs += other.jobs;
+        self.changes += other.changes;
+        self.ours += other.ours;
+        self.java += other.java;
+        self.takeovers.extend(other.takeovers);
+        self.catch_ups += other.catch_ups;
+        self.doubled += other.doubled;
+        self.beyond_lease += other.beyond_lease;
+        self.java_silent += other.java_silent;
+        self.violations.extend(other.violations);
+        self.failures.extend(other.failures);
+    }
+}
+
+/// How long after the end of the session that had the run before this takeover began, in milliseconds.
+fn waited(evidence: &Evidence, taken: &Entry) -> Option<u64> {
+    let path = evidence.path.item(taken.item);
+    let begins = evidence.history.iter().filter(|c| c.path == path && c.zxid < taken.token);
+    let session = begins.filter(|c| matches!(c.what, What::Wrote { .. })).last()?.session;
+    let ended = evidence.history.iter().find(|c| c.session == session && c.what == What::SessionEnded)?;
+    u64::try_from(taken.start.0 - ended.at.0).ok()
+}
+
+/// The same evidence with something wrong in it, and which invariant must see that.
+fn forged(evidence: &Evidence) -> Vec<(&'static str, Evidence)> {
+    let with = |run: Entry| {
+        let mut evidence = evidence.clone();
+        evidence.runs.push(run);
+        evidence
+    };
+    let scheduled = |run: &&Entry| !run.java && run.source == Source::Schedule && run.end.is_some();
+    let Some(run) = evidence.runs.iter().find(scheduled).cloned() else { return Vec::new() };
+    let again = Entry { start: Timestamp(run.start.0 + 1), ..run.clone() };
+    vec![("assignment", with(Entry { instance: "10.99.9.9@-@1".into(), ..run })), ("firings", with(again))]
 }
 
 impl fmt::Display for Report {
@@ -104,22 +144,27 @@ impl fmt::Display for Report {
             writeln!(f, "| {kind} | {count} |")?;
         }
         let told = |word: &str| self.told.get(word).copied().unwrap_or_default();
+        let mut waits = self.takeovers.clone();
+        waits.sort_unstable();
+        let wait = |part: usize| waits.get(waits.len().saturating_sub(1) * part / 100).copied().unwrap_or_default();
         let rows = [
-            ("faults in all", self.faults.values().sum()),
-            ("jobs judged", self.jobs),
-            ("changes of the registry judged", self.changes),
-            ("runs of Rust instances", self.ours),
-            ("of these takeovers", self.takeovers),
-            ("of these catch-ups of missed firings", self.catch_ups),
-            ("runs of Java instances", self.java),
-            ("item firings told as missed, since the item ran", told("misfired")),
-            ("item firings told as skipped, with the reason", told("skipped")),
-            ("item firings told as lost with a connection", told("lost")),
-            ("item firings told as passed while nobody was there", told("passed")),
-            ("runs that went on after their session while the item ran elsewhere (fenced)", self.beyond_lease),
-            ("jobs of Java processes that lived on and ran nothing any more", self.java_silent),
-            ("firings begun twice", self.doubled),
-            ("violations", self.violations.len()),
+            ("**faults**", self.faults.values().sum::<usize>().to_string()),
+            ("agents that took longer than some seconds to stop, and were killed", self.forced.to_string()),
+            ("jobs judged", self.jobs.to_string()),
+            ("changes of the registry judged", self.changes.to_string()),
+            ("**runs** of Rust instances", self.ours.to_string()),
+            ("runs of Java instances", self.java.to_string()),
+            ("**takeovers** by Rust instances", waits.len().to_string()),
+            ("from a session's end to the takeover: median, longest", format!("{} ms, {} ms", wait(50), wait(100))),
+            ("catch-ups of missed firings", self.catch_ups.to_string()),
+            ("item firings told as missed, since the item ran", told("misfired").to_string()),
+            ("item firings told as skipped, with the reason", told("skipped").to_string()),
+            ("item firings told as **lost** with a connection", told("lost").to_string()),
+            ("item firings told as passed while no Rust instance had the item", told("passed").to_string()),
+            ("firings that Rust instances began twice (**doubled**)", self.doubled.to_string()),
+            ("runs that outlived their session while the item ran elsewhere (fenced)", self.beyond_lease.to_string()),
+            ("jobs of Java processes that lived on and ran nothing any more", self.java_silent.to_string()),
+            ("**violations**", self.violations.len().to_string()),
         ];
         for (what, count) in rows {
             writeln!(f, "| {what} | {count} |")?;

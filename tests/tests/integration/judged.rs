@@ -25,6 +25,8 @@ struct Cluster {
     file: PathBuf,
     agents: Vec<Agent>,
     java: Vec<Process>,
+    /// Of all its lives.
+    java_pids: std::collections::BTreeSet<u32>,
     troubles: Vec<(i64, i64)>,
 }
 
@@ -35,7 +37,16 @@ impl Cluster {
         let journal = Journal::new(folder.path());
         let more = format!("      cron: '* * * * * ?'\n      failover: {failover}\n");
         let file = job_file(folder.path(), "job", &zookeeper.address(), &journal, ITEMS, "0.3", &more);
-        Cluster { folder, zookeeper, journal, file, agents: Vec::new(), java: Vec::new(), troubles: Vec::new() }
+        Cluster {
+            folder,
+            zookeeper,
+            journal,
+            file,
+            agents: Vec::new(),
+            java: Vec::new(),
+            java_pids: Default::default(),
+            troubles: Vec::new(),
+        }
     }
 
     fn log(&self) -> PathBuf {
@@ -51,6 +62,7 @@ impl Cluster {
     fn start_java(&mut self) {
         let process = java(&["agent", self.file.to_str().expect("UTF-8")], &self.log());
         eventually("Java has started", PATIENCE, || process.log().contains("started 1").then_some(()));
+        self.java_pids.insert(process.pid());
         self.java.push(process);
     }
 
@@ -98,6 +110,7 @@ impl Cluster {
             job: "shared-job",
             runs: self.journal.runs(),
             agents,
+            java: self.java_pids.clone(),
             session_timeout: Duration::from_millis(SESSION_MILLIS),
             run_max: Duration::from_millis(800),
             troubles: self.troubles.clone(),

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::types::{Effects, Purpose, Step};
+use super::types::{Effects, Purpose, Step, Taken};
 use super::{JobMachine, Note, StepResult};
 use crate::limits;
 use crate::path;
@@ -80,7 +80,10 @@ impl JobMachine {
                     .node()
                     .is_some_and(|mark| self.is_dead(*item, &mark.text()) && (ours(mark) || !lives(mark)))
             };
-            if answers[2].node().is_none() && (dead(0) || (answers[0].node().is_none() && dead(1))) {
+            // Of a mark of ours nobody but us knows that it is nobody's: whoever has taken the item.
+            let ours = answers[0].node().is_some_and(|mark| mark.is(self.id()));
+            let is_free = answers[2].node().is_none();
+            if (is_free || ours) && (dead(0) || (answers[0].node().is_none() && dead(1))) {
                 self.orphans.insert(*item);
             }
         }
@@ -157,7 +160,7 @@ impl JobMachine {
         {
             // Our own takeover, whose answer was lost.
             let due = Ledger::parse(&ledger.data).map(|l| l.due).or(self.schedule.last_due).unwrap_or(now);
-            self.taken.insert(item, (ledger.version, due));
+            self.taken.insert(item, Taken { ledger_version: ledger.version, due, made: ledger.czxid });
             self.orphans.remove(&item);
             self.release_latch(out);
             return;
@@ -180,6 +183,14 @@ impl JobMachine {
                 self.watch(vec![self.path.item_failover(item)], out);
             }
             self.release_latch(out);
+            // Asked for before the count went down: there is no such item any more.
+            if let (None, Some(_), Some(config)) = (node(4), node(5), &self.view.config)
+                && self.config.as_ref().is_some_and(|c| item >= c.sharding_total_count)
+            {
+                let version = config.version;
+                let ops = vec![Op::check(self.path.config(), version), Op::delete(self.path.failover_item(item))];
+                self.commit(Step::Tidy, ops, out);
+            }
             return;
         };
         let mut ops = vec![Op::delete(latch.clone())];
@@ -199,8 +210,8 @@ impl JobMachine {
             None => Op::create(self.path.item_failovering(item), self.id()),
         });
         let due = Ledger::parse(&ledger.data).map(|l| l.due).or(self.schedule.last_due).unwrap_or(now);
-        let ledger = (ledger.version, due);
-        self.commit(Step::TakeOver { item, latch, ledger, dead }, ops, out);
+        let taken = Taken { ledger_version: ledger.version, due, made: ledger.czxid };
+        self.commit(Step::TakeOver { item, latch, taken, dead }, ops, out);
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one step's end")]
@@ -209,7 +220,7 @@ impl JobMachine {
         now: Timestamp,
         item: u32,
         latch: &str,
-        ledger: (i32, Timestamp),
+        taken: Taken,
         dead: &str,
         result: StepResult,
         out: &mut Effects,
@@ -221,7 +232,7 @@ impl JobMachine {
                 self.orphans.remove(&item);
                 self.view.failover_items.remove(&item);
                 self.blocked.remove(&item);
-                self.taken.insert(item, ledger);
+                self.taken.insert(item, taken);
                 if let Some(own) = self.items.get_mut(&item) {
                     own.owner_version += 1; // written by this takeover
                 }

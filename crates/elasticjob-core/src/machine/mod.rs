@@ -38,7 +38,7 @@ use crate::limits;
 use crate::path::JobPath;
 use crate::time::Timestamp;
 use crate::view::{JobView, ServerState};
-use types::{Busy, Effects, Follow, Item, Latch, Lead, Life, Purpose, Schedule, Session, Step};
+use types::{Busy, Effects, Follow, Item, Latch, Lead, Life, Purpose, Schedule, Session, Step, Taken};
 
 /// One job on one instance. See the module's documentation.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub struct JobMachine {
     /// The items that are ours by a claim.
     items: BTreeMap<u32, Item>,
     /// The items of dead instances that we took over and have not begun, with the version of their ledger and its due time.
-    taken: BTreeMap<u32, (i32, Timestamp)>,
+    taken: BTreeMap<u32, Taken>,
     /// What runs here, or is about to, or has ended and is still marked.
     busy: BTreeMap<u32, Busy>,
     /// Items whose `running` mark of somebody else refused a begin.
@@ -85,6 +85,8 @@ pub struct JobMachine {
     is_shut_down: bool,
     /// When what still ran was told to end, since this instance has to leave.
     cut_off: Option<Timestamp>,
+    /// What was cut off then and waits for another one, and whether it had been taken over.
+    cut: BTreeMap<u32, bool>,
     /// Nodes `failover` of our items: the taker, whether it is gone, and until when it has time.
     takers: BTreeMap<u32, (String, bool, Timestamp)>,
     leader_odd_since: Option<Timestamp>,
@@ -162,6 +164,7 @@ impl JobMachine {
             has_joined: false,
             is_shut_down: false,
             cut_off: None,
+            cut: BTreeMap::new(),
             takers: BTreeMap::new(),
             leader_odd_since: None,
             leader_seen: None,
@@ -357,8 +360,8 @@ impl JobMachine {
             Step::ClearMark { item, of } => self.mark_cleared(now, item, of, result, out),
             Step::FindOrphans { items } => self.orphans_found(now, &items, result, out),
             Step::ReadOrphan { item, latch } => self.orphan_read(now, item, latch, result, out),
-            Step::TakeOver { item, latch, ledger, dead } => {
-                self.taken_over(now, item, &latch, ledger, &dead, result, out);
+            Step::TakeOver { item, latch, taken, dead } => {
+                self.taken_over(now, item, &latch, taken, &dead, result, out);
             }
         }
     }

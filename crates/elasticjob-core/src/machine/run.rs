@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::failover::TAKEN_VERSION;
-use super::types::{Begun, Blocked, Busy, Effects, Item, Life, Mark, Phase, Purpose, Step};
+use super::types::{Begun, Blocked, Busy, Effects, Item, Life, Mark, Phase, Purpose, Step, Taken};
 use super::{Effect, JobMachine, Note, Run, RunId, RunItem, Source, StepResult};
 use crate::config::JobConfig;
 use crate::limits;
 use crate::time::Timestamp;
-use crate::tree::{Mode, Op, Reason, Refusal};
+use crate::tree::{Mode, Node, Op, Reason, Refusal};
 use crate::view::Query;
 use crate::wire::{Ledger, task_id};
 
@@ -35,7 +35,7 @@ impl JobMachine {
             let text = Ledger { due: last, ..ledger.clone() }.to_text();
             let end = if last > due { last + Duration::from_millis(1) } else { due };
             let passed = own.map_or((end, end), |i| (i.told, end));
-            let made = own.map(|i| i.made);
+            let made = self.taken.get(&item).map(|t| t.made).or(own.map(|i| i.made)).unwrap_or_default();
             self.begin_ops(item, taken, &text, &config, source, &mut plan.ops);
             plan.spans.push((item, start..plan.ops.len()));
             plan.items.push(item);
@@ -61,8 +61,8 @@ impl JobMachine {
     fn candidates(&self, now: Timestamp, config: &JobConfig) -> Option<(Source, Timestamp, Vec<u32>)> {
         let free = |item: &u32| !self.busy.contains_key(item) && !self.blocked.contains_key(item);
         let taken = self.taken.iter().filter(|(item, _)| free(item));
-        if let Some((_, (_, due))) = taken.clone().next() {
-            let items = taken.filter(|(_, (_, d))| d == due).map(|(item, _)| *item).collect();
+        if let Some((_, Taken { due, .. })) = taken.clone().next() {
+            let items = taken.filter(|(_, t)| t.due == *due).map(|(item, _)| *item).collect();
             return Some((Source::Failover, *due, items));
         }
         if self.is_held() || !self.is_available() {
@@ -95,7 +95,7 @@ impl JobMachine {
     fn begin_ops(&self, item: u32, taken: bool, ledger: &str, config: &JobConfig, source: Source, ops: &mut Vec<Op>) {
         let own = self.items.get(&item);
         let version = match self.taken.get(&item) {
-            Some((version, _)) => Some(*version),
+            Some(taken) => Some(taken.ledger_version),
             None => own.map(|i| i.ledger_version),
         };
         ops.push(Op::Set { path: self.path.item(item), data: ledger.into(), version });
@@ -260,7 +260,7 @@ impl JobMachine {
                 self.busy.remove(item); // not carried out: due as before
                 // Or carried out, and begun by others since, or the item is gone or was made anew: then it never ran.
                 let others = node.and_then(|n| Ledger::parse(&n.data));
-                let is_same = node.is_some_and(|n| busy.made.map_or(others.is_some(), |made| n.czxid == made));
+                let is_same = node.is_some_and(|n| n.czxid == busy.made);
                 let overtaken = others.is_some_and(|l| l.instance != self.id() && l.due >= busy.due);
                 if overtaken || !is_same {
                     lost.entry(busy.due).or_default().push(*item);
@@ -301,8 +301,15 @@ impl JobMachine {
         let Some(busy) = self.busy.get_mut(&item).filter(|b| b.run == run) else { return };
         busy.phase = Phase::Ended { at: now };
         out.note(Note::Ended { items: vec![item], failed: if failed { vec![item] } else { Vec::new() } });
-        if busy.mark == Mark::None {
-            self.busy.remove(&item);
+        let was_cut_off = failed && self.cut_off.is_some();
+        match busy.mark {
+            Mark::None => drop(self.busy.remove(&item)),
+            // Its mark stays, so that another one takes the run over.
+            Mark::Persistent if was_cut_off => {
+                self.cut.insert(item, busy.taken);
+                self.busy.remove(&item);
+            }
+            Mark::Ephemeral | Mark::Persistent => {}
         }
     }
 
@@ -512,17 +519,24 @@ impl JobMachine {
 
     pub(super) fn late_read(&mut self, now: Timestamp, item: u32, latch: &str, result: StepResult, out: &mut Effects) {
         let StepResult::Answers(answers) = result else { return self.look_again(now, out) };
-        let Some(busy) = self.busy.get(&item) else { return };
-        if answers[0].node().is_none_or(|mark| mark.czxid != busy.token || mark.version != 0) {
+        let Some((token, taken)) = self.busy.get(&item).map(|b| (b.token, b.taken)) else { return };
+        let marked = answers[0].node().is_some_and(|mark| mark.czxid == token && mark.version == 0);
+        let mut ops = vec![Op::delete(latch)];
+        if marked {
+            ops.push(Op::Delete { path: self.path.item_running(item), version: Some(0) });
+        }
+        // Whoever took the mark away, as Java does, left those of the takeover.
+        if marked || taken {
+            let ours = |index: usize| answers[index].node().filter(|n| n.is(self.id()));
+            let delete = |path: String, node: &Node| Op::Delete { path, version: Some(node.version) };
+            let failover = ours(1).filter(|n| n.version == TAKEN_VERSION);
+            ops.extend(failover.map(|n| delete(self.path.item_failover(item), n)));
+            ops.extend(ours(2).map(|n| delete(self.path.item_failovering(item), n)));
+        }
+        if ops.len() == 1 {
             self.busy.remove(&item); // taken over, or cleared
             return;
         }
-        let mark = Op::Delete { path: self.path.item_running(item), version: Some(0) };
-        let mut ops = vec![Op::delete(latch), mark];
-        let ours = |index: usize| answers[index].node().is_some_and(|n| n.is(self.id()));
-        let failover = || Op::Delete { path: self.path.item_failover(item), version: Some(TAKEN_VERSION) };
-        ops.extend(ours(1).then(failover));
-        ops.extend(ours(2).then(|| Op::delete(self.path.item_failovering(item))));
         self.commit(Step::ReleaseLate { item, latch: latch.to_owned() }, ops, out);
     }
 

@@ -59,6 +59,8 @@ impl JobMachine {
         self.leader_seen = None; // what waited while we were cut off did not wait for the leader
         if renewed {
             self.left_queues.clear(); // gone with the session
+            // Our `failover` too; whether `failovering` is still ours, and superseded, is looked at.
+            self.orphans.extend(std::mem::take(&mut self.abandoned).into_keys());
             self.claimed.clear();
         }
         if renewed && self.life == Life::Joined {
@@ -185,7 +187,7 @@ impl JobMachine {
 
     fn shut_down_by_operator(&mut self, now: Timestamp, out: &mut Effects) {
         out.note(Note::ShutDownByOperator);
-        self.life = Life::Leaving { deadline: now + Duration::from_secs(30) };
+        self.stop(now + Duration::from_secs(30));
         self.is_shut_down = true;
         self.schedule.next_due = None;
         self.gone.remove(&self.setup.identity.id);
@@ -202,7 +204,9 @@ impl JobMachine {
     pub(super) fn stop(&mut self, deadline: Timestamp) {
         match self.life {
             Life::Left => {}
-            Life::Waiting | Life::Joining | Life::Joined | Life::Leaving { .. } => {
+            // Whoever asks again can only shorten it.
+            Life::Leaving { deadline: first } => self.life = Life::Leaving { deadline: first.min(deadline) },
+            Life::Waiting | Life::Joining | Life::Joined => {
                 self.life = Life::Leaving { deadline };
                 self.schedule.next_due = None;
             }

@@ -213,7 +213,8 @@ impl JobMachine {
     /// Rule: leaves once nothing runs, or at the deadline.
     pub(super) fn leave(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         let Life::Leaving { deadline } = self.life else { return false };
-        if !self.busy.is_empty() && (now < deadline || !self.has_cut_off(now, out)) {
+        let is_over = self.cut_off.is_some() || deadline <= now;
+        if !self.busy.is_empty() && !(is_over && self.has_cut_off(now, out)) {
             return false;
         }
         let mut ops = Vec::new();
@@ -225,14 +226,15 @@ impl JobMachine {
         }
         let session = self.session_id();
         ops.extend(self.claimed.iter().map(|item| Op::delete(self.path.item_claim(*item, session))));
-        // What still runs is cut off by the end of the process. With failover its mark lets another one take it over.
+        // What still runs did not listen: it is cut off by the end of the process.
         let cut = |b: &Busy| b.mark == Mark::Ephemeral && b.session == session && b.phase != Phase::Unsettled;
         let cut_off = self.busy.iter().filter(|(_, b)| cut(b));
         ops.extend(cut_off.map(|(item, _)| Op::delete(self.path.item_running(*item))));
-        // Takeovers that were not begun: `failovering` stays, so that others find them.
+        // Takeovers that were not begun, or cut off: `failovering` stays, so that others find them.
         let failover =
             |item| Op::Delete { path: self.path.item_failover(item), version: Some(super::failover::TAKEN_VERSION) };
-        ops.extend(self.taken.keys().map(|item| failover(*item)));
+        let taken_again = self.cut.iter().filter(|(_, taken)| **taken).map(|(item, _)| item);
+        ops.extend(self.taken.keys().chain(taken_again).map(|item| failover(*item)));
         if ops.is_empty() {
             self.left(self.leave_reason(), out);
             return true;

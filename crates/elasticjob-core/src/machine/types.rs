@@ -335,8 +335,8 @@ pub(super) struct Busy {
     pub(super) token: i64,
     /// The text of the ledger that its begin writes.
     pub(super) ledger: String,
-    /// The transaction that created the item's node, where it is one of ours.
-    pub(super) made: Option<i64>,
+    /// The transaction that created the item's node.
+    pub(super) made: i64,
     pub(super) taken: bool,
     /// The firings between these two passed, and are told once this one is known to be begun.
     pub(super) passed: (Timestamp, Timestamp),
@@ -344,6 +344,17 @@ pub(super) struct Busy {
     pub(super) mark: Mark,
     /// The session of the mark.
     pub(super) session: u64,
+}
+
+/// An item that was taken over and is to be begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// The version of the item's node, which its begin raises.
+    pub(super) ledger_version: i32,
+    /// The due time of the run that was cut off.
+    pub(super) due: Timestamp,
+    /// The transaction that created the item's node.
+    pub(super) made: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -512,7 +523,7 @@ pub(super) enum Step {
     ClearMark { item: u32, of: String },
     FindOrphans { items: Vec<u32> },
     ReadOrphan { item: u32, latch: String },
-    TakeOver { item: u32, latch: String, ledger: (i32, Timestamp), dead: String },
+    TakeOver { item: u32, latch: String, taken: Taken, dead: String },
 }
 
 /// Effects in the order in which they are to be done.

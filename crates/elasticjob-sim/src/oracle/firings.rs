@@ -107,7 +107,17 @@ fn silent(evidence: &Evidence, item: u32) -> Vec<Violation> {
         let What::Wrote { data, .. } = &change.what else { continue };
         let Some(ledger) = Ledger::parse(data) else { continue };
         let ran = evidence.runs.iter().any(|run| run.item == item && run.token == change.zxid);
-        let ended = || evidence.history.iter().any(|c| c.session == change.session && c.what == What::SessionEnded);
+        // Soon: whoever lived on for longer, with nothing wrong, had the time to find out.
+        let timeout = evidence.terms.session_timeout + evidence.terms.round_trip;
+        let mut soon = change.at + timeout;
+        for (from, to) in &evidence.troubles {
+            if *from <= soon && *to >= change.at {
+                soon = soon.max(*to);
+            }
+        }
+        let soon = soon + timeout;
+        let end = |c: &&crate::Change| c.session == change.session && c.what == What::SessionEnded;
+        let ended = || evidence.history.iter().find(end).is_some_and(|c| c.at <= soon);
         let told = || {
             let lost = |t: &&crate::Told| t.word == "lost" && t.items.contains(&item) && t.at >= change.at;
             evidence.told.iter().any(|t| lost(&t) && t.instance == ledger.instance)

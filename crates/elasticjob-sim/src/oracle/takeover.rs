@@ -33,8 +33,8 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
                 ),
             });
         }
-        for run in runs.iter().filter(|run| !run.java && run.end.is_none()) {
-            violations.extend(late(evidence, run));
+        for begin in begins.iter().filter(|begin| begin.was_cut_off) {
+            violations.extend(late(evidence, item, due, begin));
         }
     }
     violations
@@ -42,6 +42,12 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
 
 /// A begin as the registry has it: its run may never have been seen.
 struct Begin {
+    zxid: i64,
+    at: Timestamp,
+    session: u64,
+    instance: String,
+    /// When its session was over.
+    lease_end: Option<Timestamp>,
     /// Whether the session ended before the mark was taken away in it.
     was_cut_off: bool,
 }
@@ -61,7 +67,10 @@ fn begins(evidence: &Evidence) -> BTreeMap<(u32, Timestamp), Vec<Begin>> {
             let by_itself = gone.is_some_and(|gone| gone.session == change.session);
             let in_time = gone.is_some_and(|gone| ended.is_none_or(|ended| gone.zxid < ended.zxid));
             let was_cut_off = ended.is_some() && !(by_itself && in_time);
-            begins.entry((item, ledger.due)).or_default().push(Begin { was_cut_off });
+            let (zxid, at, session, instance) = (change.zxid, change.at, change.session, ledger.instance);
+            let lease_end = ended.map(|ended| ended.at);
+            let begin = Begin { zxid, at, session, instance, lease_end, was_cut_off };
+            begins.entry((item, ledger.due)).or_default().push(begin);
         }
     }
     begins
@@ -79,42 +88,39 @@ fn is_begun_twice_by_marks(evidence: &Evidence, item: u32) -> bool {
         || !evidence.java.is_empty()
 }
 
-/// A run whose process died, and that nobody took in time although somebody could.
-fn late(evidence: &Evidence, run: &Entry) -> Option<Violation> {
+/// A run whose session ended, and that nobody took in time although somebody could.
+fn late(evidence: &Evidence, item: u32, due: Timestamp, begin: &Begin) -> Option<Violation> {
     // One whose session was ended before its time registers again, and its mark counts as that of a living one.
-    let lease_end = run.lease_end.filter(|_| !evidence.expired.contains(&run.session))?;
+    let lease_end = begin.lease_end.filter(|_| !evidence.expired.contains(&begin.session))?;
     let bound = lease_end + BOUND + evidence.terms.round_trip * 2;
-    if bound > evidence.terms.end
-        || !had_failover(evidence, run)
-        || evidence.terms.round_trip > Duration::from_millis(200)
-    {
+    // A Java survivor takes one item at a time, when it is idle.
+    if bound > evidence.terms.end || !had_failover(evidence, begin.at, lease_end) || !evidence.java.is_empty() {
         return None;
     }
     // Another trouble at that time is another story.
-    let near = |(from, to): &&(Timestamp, Timestamp)| *from <= bound && *to >= run.start;
+    let near = |(from, to): &&(Timestamp, Timestamp)| *from <= bound && *to >= begin.at;
     if evidence.troubles.iter().filter(near).count() > 1 {
-        return None;
-    }
-    // A Java survivor takes one item at a time, when it is idle.
-    if !evidence.java.is_empty() {
         return None;
     }
     let mut replay = Replay::default();
     evidence.history.iter().take_while(|c| c.at <= lease_end).for_each(|c| replay.apply(c));
-    let survivors: Vec<&str> = replay.available(&evidence.path).filter(|id| *id != run.instance).collect();
-    let taken = evidence
-        .runs
-        .iter()
-        .any(|again| again.item == run.item && again.due == run.due && again.start > run.start && again.start <= bound);
-    (!survivors.is_empty() && !taken).then(|| Violation {
+    let survivors: Vec<&str> = replay.available(&evidence.path).filter(|id| *id != begin.instance).collect();
+    let path = evidence.path.item(item);
+    let taken = evidence.history.iter().filter(|c| c.path == path && c.zxid > begin.zxid && c.at <= bound);
+    let begun = |c: &&crate::Change| matches!(&c.what, What::Wrote { data, .. } if Ledger::parse(data).is_some());
+    (!survivors.is_empty() && taken.filter(begun).count() == 0).then(|| Violation {
         invariant: NAME,
         at: bound,
-        what: format!("nobody of {survivors:?} took item {} in time: {run:?}", run.item),
+        what: format!(
+            "nobody of {survivors:?} took item {item} in time, which {} had begun for {due} and left when its session ended at \
+             {lease_end}",
+            begin.instance
+        ),
     })
 }
 
 /// Whether failover was on from the begin of that run until its lease ended.
-fn had_failover(evidence: &Evidence, run: &Entry) -> bool {
+fn had_failover(evidence: &Evidence, begun: Timestamp, lease_end: Timestamp) -> bool {
     let path = evidence.path.config();
     let mut on = false;
     for change in evidence.history.iter().filter(|c| c.path == path) {
@@ -122,9 +128,9 @@ fn had_failover(evidence: &Evidence, run: &Entry) -> bool {
             crate::What::Wrote { data, .. } => String::from_utf8_lossy(data).into_owned(),
             crate::What::Deleted | crate::What::SessionEnded => String::new(),
         };
-        if change.at <= run.start {
+        if change.at <= begun {
             on = text.contains("failover: true") && text.contains("monitorExecution: true");
-        } else if run.lease_end.is_some_and(|lease| change.at <= lease + BOUND) {
+        } else if change.at <= lease_end + BOUND {
             return false; // it was rewritten meanwhile
         }
     }

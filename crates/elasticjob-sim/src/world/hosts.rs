@@ -121,6 +121,8 @@ impl World {
                 let life = self.processes[index].life;
                 let runs: Vec<(RunId, u32)> = self.processes[index].runs.keys().copied().collect();
                 for (run, item) in runs {
+                    let entry = self.processes[index].runs[&(run, item)];
+                    self.journal[entry].cut_off = true;
                     let at = self.now + Duration::from_millis(self.chance.between(0, 1_000));
                     self.plan(at, Happening::EndRun { process: index, life, run, item });
                 }
@@ -168,6 +170,7 @@ impl World {
             token,
             start: self.now,
             end: None,
+            cut_off: false,
             // Its answer may have come behind the end of its session.
             lease_end: (!alive).then_some(self.now),
         });
@@ -185,7 +188,7 @@ impl World {
         }
         let Some(entry) = self.processes[index].runs.remove(&(run, item)) else { return };
         self.journal[entry].end = Some(self.now);
-        let failed = self.chance.below(100) < self.options.failing;
+        let failed = self.chance.below(100) < self.options.failing || self.journal[entry].cut_off;
         self.input(index, Input::ItemEnded { run, item, failed });
     }
 

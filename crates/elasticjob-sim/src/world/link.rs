@@ -265,6 +265,7 @@ impl World {
             // What was on its way when the link broke may arrive all the same, but never behind a new connection.
             let arrives = self.chance.below(2) == 0 && link == current && self.tree.has_session(session);
             if let (true, Request::Ours(Effect::Commit(_, ops)) | Request::Commit(_, ops)) = (arrives, request) {
+                self.processes[index].heard = self.now;
                 let _ = self.transact(session, &ops);
             }
             return;
@@ -272,6 +273,8 @@ impl World {
         if !self.tree.has_session(session) {
             return;
         }
+        // What was held up on its way is heard too, though its sender stand still by now.
+        self.processes[index].heard = self.now;
         match request {
             Request::Ours(effect) => self.serve_ours(index, session, asked, effect),
             Request::Commit(ask, ops) => {

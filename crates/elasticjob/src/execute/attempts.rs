@@ -59,8 +59,14 @@ pub(super) fn check(config: &JobConfig) -> Vec<ConfigError> {
     props.faults()
 }
 
-/// Runs one item.
-pub(super) async fn run(items: &dyn ItemExecutor, mut context: Context, leaving: Cancelled) -> JobResult {
+/// Runs one item. When the job is `leaving` it is told to end; code on a thread, which cannot be stopped, is waited for until the
+/// job has `left`.
+pub(super) async fn run(
+    items: &dyn ItemExecutor,
+    mut context: Context,
+    leaving: Cancelled,
+    left: Cancelled,
+) -> JobResult {
     let bounds = Bounds::read(&mut Props::of(context.config()));
     // Without a limit of its own an item is told by the signal of the whole job.
     let stop = bounds.timeout.map(|_| watch::Sender::new(false));
@@ -76,7 +82,7 @@ pub(super) async fn run(items: &dyn ItemExecutor, mut context: Context, leaving:
     let mut retry = 0;
     loop {
         let attempt = Attempt { items, context: context.clone(), stop: stop.as_ref(), bounds: &bounds };
-        let error = match attempt.run(leaving.clone(), limit.as_mut()).await {
+        let error = match attempt.run(leaving.clone(), left.clone(), limit.as_mut()).await {
             Ended::By(Ok(())) => return Ok(()),
             Ended::Stopped(result) => return result,
             Ended::By(Err(error)) if u64::from(retry) >= bounds.retries => {
@@ -127,7 +133,12 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    async fn run(self, mut leaving: Cancelled, limit: std::pin::Pin<&mut impl Future<Output = ()>>) -> Ended {
+    async fn run(
+        self,
+        mut leaving: Cancelled,
+        mut left: Cancelled,
+        limit: std::pin::Pin<&mut impl Future<Output = ()>>,
+    ) -> Ended {
         let (stopped, context) = (self.context.clone(), self.context);
         let work = AssertUnwindSafe(async { self.items.execute(context).await }).catch_unwind();
         let mut work = pin!(work.map(|ended| ended.unwrap_or_else(|panic| Err(panic_text("the job", &*panic).into()))));
@@ -145,15 +156,18 @@ impl Attempt<'_> {
             result = work.as_mut() => Some(result),
             () = clock::sleep(self.items.grace(stopped.config())) => None,
         };
-        if ended.is_none() && timed_out && !self.items.ends_when_dropped() {
+        let goes_on = ended.is_none() && !self.items.ends_when_dropped();
+        let ended = if goes_on {
             // Its thread cannot be stopped. The item stays marked as running, else it would run twice.
             let (job, item) = (stopped.job_name(), stopped.item());
             tracing::error!(job, item, "{reason}, and the blocking code goes on: its item is free when it ends");
             tokio::select! {
-                _ = work => {}
-                () = leaving.wait() => {}
+                result = work => Some(result),
+                () = left.wait() => None,
             }
-        }
+        } else {
+            ended
+        };
         Ended::Stopped(match ended {
             Some(Err(error)) => Err(format!("{reason}: {}", web::chain(&*error)).into()),
             Some(Ok(())) if !timed_out => Ok(()),

@@ -136,6 +136,8 @@ struct Work {
 pub(crate) struct Executor {
     work: Arc<Work>,
     leaving: watch::Sender<bool>,
+    /// The job has left: its items are another one's.
+    left: watch::Sender<bool>,
     /// The time for what may still be done is over, too.
     late: watch::Sender<bool>,
     yielding: watch::Sender<BTreeSet<u32>>,
@@ -158,6 +160,7 @@ impl Executor {
         Executor {
             work: Arc::new(Work { items, surroundings, instance: instance.into(), meter, turns: Arc::default() }),
             leaving: watch::Sender::new(false),
+            left: watch::Sender::new(false),
             late: watch::Sender::new(false),
             yielding: watch::Sender::default(),
             pool: (size, Arc::new(Semaphore::new(size))),
@@ -174,6 +177,7 @@ impl Executor {
     /// The job has left: asks what still runs to end, and gives what waits for that, up to a bound.
     pub(crate) fn drain(self) -> impl Future<Output = ()> + Send + 'static {
         self.cut_off();
+        self.left.send_replace(true);
         let ((pass, gate), late) = (self.passes, self.late);
         drop(pass);
         async move {
@@ -225,6 +229,7 @@ impl Executor {
             listeners,
             pool: Arc::clone(&self.pool.1),
             leaving: Cancelled(self.leaving.subscribe()),
+            left: Cancelled(self.left.subscribe()),
             late: Cancelled(self.late.subscribe()),
             yielding: self.yielding.subscribe(),
             pass: self.passes.0.clone(),
@@ -255,6 +260,7 @@ struct Running {
     listeners: Vec<Arc<dyn Listener>>,
     pool: Arc<Semaphore>,
     leaving: Cancelled,
+    left: Cancelled,
     late: Cancelled,
     yielding: watch::Receiver<BTreeSet<u32>>,
     pass: Pass,
@@ -337,6 +343,7 @@ impl Running {
             listeners: Vec::new(),
             pool: Arc::clone(&self.pool),
             leaving: self.leaving.clone(),
+            left: self.left.clone(),
             late: self.late.clone(),
             yielding: self.yielding.clone(),
             pass: self.pass.clone(),
@@ -377,11 +384,13 @@ impl Running {
             otel.status_code = tracing::field::Empty,
         );
         let result = if self.leaving.is_cancelled() {
-            // Its marks are gone: others may have begun it.
+            // Its turn has not come in time: whoever has the item next runs it.
             Err("not executed: the job was leaving before its turn came".into())
         } else {
             meter.begins(source, self.run.due);
-            let result = attempts::run(&*self.work.items, context, self.leaving.clone()).instrument(span.clone()).await;
+            let result = attempts::run(&*self.work.items, context, self.leaving.clone(), self.left.clone())
+                .instrument(span.clone())
+                .await;
             meter.ends(source, result.is_err(), began.elapsed());
             result
         };

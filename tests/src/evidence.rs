@@ -52,6 +52,8 @@ pub struct Life {
     pub lives: bool,
     /// By how many milliseconds its clock is off.
     pub off: i64,
+    /// When it was killed: a script of its may have gone on, and written its end.
+    pub killed: Option<i64>,
 }
 
 impl Living<'_> {
@@ -74,7 +76,12 @@ impl Living<'_> {
             .collect();
         let by_java = |id: &String| id.rsplit("@-@").next()?.parse().ok().filter(|pid| self.java.contains(pid));
         let java: BTreeSet<String> = all.into_iter().filter(|id| by_java(id).is_some()).collect();
-        let runs = self.runs.iter().map(|run| entry(run, &path, &history, &java)).collect();
+        let killed = |run: &Run| self.agents.iter().find(|life| life.pid == run.pid).and_then(|life| life.killed);
+        let runs = self
+            .runs
+            .iter()
+            .map(|run| Run { end: run.end.filter(|end| killed(run).is_none_or(|at| *end < at)), ..run.clone() });
+        let runs = runs.map(|run| entry(&run, &path, &history, &java)).collect();
         let told = self.agents.iter().flat_map(|life| self.told(life)).collect();
         let living = self.agents.iter().filter(|life| life.lives);
         let up = living.filter_map(|life| Some((self.joined_last(&life.log)?, None))).collect();

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use elasticjob_core::machine::{Effect, Input, JobMachine, StepResult};
+use elasticjob_core::machine::{Effect, Input, JobMachine, Note, StepResult};
 use elasticjob_core::path::{JobPath, Place};
 use elasticjob_core::tree::{Mode, Op};
 use elasticjob_core::view::Answer;
@@ -48,11 +48,13 @@ pub enum Defect {
     UnknownPath,
     LatchKept,
     ProcessingKept,
+    CutOffCountsAsDone,
+    NotToldOfFirings,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 31] = [
+    pub const ALL: [Defect; 33] = [
         Defect::NoFence,
         Defect::BeginWithoutAssignment,
         Defect::EmptyLedger,
@@ -84,6 +86,8 @@ impl Defect {
         Defect::UnknownPath,
         Defect::LatchKept,
         Defect::ProcessingKept,
+        Defect::CutOffCountsAsDone,
+        Defect::NotToldOfFirings,
     ];
 
     /// What it does wrong.
@@ -120,6 +124,8 @@ impl Defect {
             Defect::UnknownPath => "a begin writes a node that nobody knows",
             Defect::LatchKept => "a latch is not left",
             Defect::ProcessingKept => "a resharding leaves `processing` behind until the session ends",
+            Defect::CutOffCountsAsDone => "a run that is cut off since its instance leaves counts as done",
+            Defect::NotToldOfFirings => "firings that nobody begins are not told",
         }
     }
 }
@@ -129,7 +135,8 @@ impl Defect {
     pub fn breaks(self) -> &'static [&'static str] {
         match self {
             Defect::NoFence | Defect::BeginWithoutAssignment | Defect::NoRunningMark => &["assignment"],
-            Defect::EmptyLedger | Defect::ConfigWatchDropped => &["firings"],
+            Defect::EmptyLedger | Defect::ConfigWatchDropped | Defect::NotToldOfFirings => &["firings"],
+            Defect::CutOffCountsAsDone => &["takeover"],
             Defect::RunningKept => &["takeover", "marks", "progress"],
             Defect::FailoveringKept
             | Defect::MisfireKept
@@ -156,7 +163,7 @@ impl Defect {
     /// Within how many seeds it is found.
     pub fn seeds(self) -> u64 {
         match self {
-            Defect::LateAnswerCounts => 20_000,
+            Defect::LateAnswerCounts | Defect::CutOffCountsAsDone => 20_000,
             _ => 1_000,
         }
     }
@@ -235,6 +242,9 @@ pub(crate) fn spoil_input(defect: Option<Defect>, machine: &JobMachine, input: I
         Input::Done(id, StepResult::Answers(answers)) if defect == Defect::TakeoverForgotten && is_orphan(&answers) => {
             Input::Done(id, StepResult::Answers(vec![Answer::Node(None); answers.len()]))
         }
+        Input::ItemEnded { run, item, .. } if defect == Defect::CutOffCountsAsDone => {
+            Input::ItemEnded { run, item, failed: false }
+        }
         Input::SessionBack { session, timeout, view } if defect == Defect::OldSessionKept => {
             let first = view.instances.values().map(|n| n.owner).min();
             Input::SessionBack { session: first.unwrap_or(session).min(session), timeout, view }
@@ -265,6 +275,7 @@ pub(crate) fn spoil_effects(defect: Defect, machine: &JobMachine, effects: Vec<E
                 spoiled.push(Effect::Run(run));
             }
             Effect::Unlatch(..) if defect == Defect::LatchKept => {}
+            Effect::Note(Note::Passed { .. } | Note::Skipped { .. }) if defect == Defect::NotToldOfFirings => {}
             other => spoiled.push(other),
         }
     }

@@ -38,7 +38,7 @@ struct Saw {
     what: String,
 }
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 7] = [
     Row {
         name: "many-items",
         what: "failover on, an instance is killed in runs of three items: all are taken over within the session time-out (4 s) and \
@@ -63,12 +63,6 @@ const ROWS: [Row; 8] = [
         what: "an instance joins and is stopped, five times, with misfire on: no firing of an item is lost or doubled",
         issues: "#394 #525 #643 #1995 #2031 #2126",
         run: rolling,
-    },
-    Row {
-        name: "session-loss",
-        what: "an instance with twenty jobs stands still beyond its session, three times: each of its jobs runs on",
-        issues: "#30 #275 #543 #582 #1807 #1857",
-        run: session_loss,
     },
     Row {
         name: "restart-disabled",
@@ -241,25 +235,6 @@ fn rolling(side: Side) -> Saw {
     let due = usize::try_from(to - from).unwrap_or_default() * JOB.items as usize;
     let lost = (due + doubled).saturating_sub(runs.len());
     Saw { good: lost == 0 && doubled == 0, what: format!("{lost} of {due} lost, {doubled} doubled") }
-}
-
-fn session_loss(side: Side) -> Saw {
-    const NAMES: [&str; 20] =
-        ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t"];
-    let jobs = NAMES.iter().map(|name| Job { name, items: 2, run: 0, cron: "0/2 * * * * ?", ..JOB }).collect();
-    let mut place = Place::new(side, 2, 0, jobs);
-    for _ in 0..3 {
-        place.cluster.signal(0, "STOP");
-        pause(Duration::from_millis(u64::from(SESSION) * 2));
-        place.cluster.signal(0, "CONT");
-        pause(Duration::from_secs(10));
-    }
-    let from = wall_clock_millis();
-    pause(Duration::from_secs(20));
-    let pid = place.cluster.pid(0);
-    let runs = |journal: &crate::journal::Journal| journal.runs().iter().any(|run| run.pid == pid && run.start > from);
-    let alive = place.cluster.jobs.iter().filter(|(_, journal)| runs(journal)).count();
-    Saw { good: alive == NAMES.len(), what: format!("{alive} of {} jobs run on", NAMES.len()) }
 }
 
 fn restart_disabled(side: Side) -> Saw {

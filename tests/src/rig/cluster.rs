@@ -55,6 +55,16 @@ struct Spell {
     log: PathBuf,
     off: i64,
     lives: bool,
+    killed: Option<i64>,
+}
+
+impl Spell {
+    fn kill(&mut self) {
+        if self.process.is_running() {
+            self.killed = Some(wall_clock_millis());
+        }
+        self.process.kill();
+    }
 }
 
 /// Everything of one chapter. It is gone with this value, but for the folder.
@@ -178,7 +188,7 @@ impl Cluster {
             Side::Java => java_command(&["agent", file.to_str().expect("UTF-8")]),
         };
         let process = Process::start(self.network.on(Self::host(member), &command), &log);
-        self.members[member].lives.push(Spell { process, log, off, lives: true });
+        self.members[member].lives.push(Spell { process, log, off, lives: true, killed: None });
     }
 
     fn life(&mut self, member: usize) -> &mut Spell {
@@ -193,7 +203,7 @@ impl Cluster {
             life.process.signal("TERM");
             life.process.ends_within(Duration::from_secs(6));
         }
-        life.process.kill();
+        life.kill();
         life.lives = false;
     }
 
@@ -265,7 +275,7 @@ impl Cluster {
             Kind::Stop => {
                 let life = self.life(member);
                 if life.process.is_running() {
-                    life.process.kill();
+                    life.kill();
                     self.forced += 1;
                 }
                 self.launch(member, 0);
@@ -330,6 +340,7 @@ impl Cluster {
             log: spell.process.log(),
             lives: spell.lives,
             off: spell.off * 1_000,
+            killed: spell.killed,
         };
         let agents: Vec<Life> = ours.flat_map(|member| &member.lives).map(life).collect();
         let java = self.members.iter().filter(|member| member.side == Side::Java);

@@ -117,8 +117,8 @@ impl Report {
 /// How long after the end of the session that had the run before this takeover began, in milliseconds.
 fn waited(evidence: &Evidence, taken: &Entry) -> Option<u64> {
     let path = evidence.path.item(taken.item);
-    let begins = evidence.history.iter().filter(|c| c.path == path && c.zxid < taken.token);
-    let session = begins.filter(|c| matches!(c.what, What::Wrote { .. })).last()?.session;
+    let mut begins = evidence.history.iter().filter(|c| c.path == path && c.zxid < taken.token);
+    let session = begins.rfind(|c| matches!(c.what, What::Wrote { .. }))?.session;
     let ended = evidence.history.iter().find(|c| c.session == session && c.what == What::SessionEnded)?;
     u64::try_from(taken.start.0 - ended.at.0).ok()
 }

@@ -16,6 +16,7 @@ const ITEMS: u32 = 4;
 struct Agent {
     process: Process,
     lives: bool,
+    killed: Option<i64>,
 }
 
 struct Cluster {
@@ -56,7 +57,7 @@ impl Cluster {
     fn start(&mut self) {
         let process = agent(&self.file, &self.log());
         eventually("the agent has joined", PATIENCE, || process.log().contains("joined as").then_some(()));
-        self.agents.push(Agent { process, lives: true });
+        self.agents.push(Agent { process, lives: true, killed: None });
     }
 
     fn start_java(&mut self) {
@@ -93,8 +94,10 @@ impl Cluster {
 
     fn kill(&mut self, agent: usize) {
         self.trouble(|cluster| {
-            cluster.agents[agent].process.kill();
-            cluster.agents[agent].lives = false;
+            let agent = &mut cluster.agents[agent];
+            agent.killed = Some(wall_clock_millis());
+            agent.process.kill();
+            agent.lives = false;
         });
     }
 
@@ -102,7 +105,8 @@ impl Cluster {
     fn judge(self, what: &str) {
         let quiet_from = self.troubles.last().map_or_else(wall_clock_millis, |(_, to)| *to);
         pause(Duration::from_secs(22));
-        let life = |a: &Agent| Life { pid: a.process.pid(), log: a.process.log(), lives: a.lives, off: 0 };
+        let life =
+            |a: &Agent| Life { pid: a.process.pid(), log: a.process.log(), lives: a.lives, off: 0, killed: a.killed };
         let agents = self.agents.iter().map(life).collect();
         let living = Living {
             logs: vec![self.zookeeper.transaction_logs()],

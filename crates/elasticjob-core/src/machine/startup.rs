@@ -213,8 +213,8 @@ impl JobMachine {
     /// Rule: leaves once nothing runs, or at the deadline.
     pub(super) fn leave(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         let Life::Leaving { deadline } = self.life else { return false };
-        let is_over = self.cut_off.is_some() || deadline <= now;
-        if !self.busy.is_empty() && !(is_over && self.has_cut_off(now, out)) {
+        let has_time = now < deadline && self.cut_off.is_none();
+        if !self.busy.is_empty() && (has_time || !self.has_cut_off(now, out)) {
             return false;
         }
         let mut ops = Vec::new();

@@ -33,7 +33,9 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
                 ),
             });
         }
-        for begin in begins.iter().filter(|begin| begin.was_cut_off) {
+        // Also one that was told to end before it was done.
+        let told_to_end = |begin: &&Begin| runs.iter().any(|run| run.token == begin.zxid && run.cut_off);
+        for begin in begins.iter().filter(|begin| begin.was_cut_off || told_to_end(begin)) {
             violations.extend(late(evidence, item, due, begin));
         }
     }
@@ -102,13 +104,25 @@ fn late(evidence: &Evidence, item: u32, due: Timestamp, begin: &Begin) -> Option
     if evidence.troubles.iter().filter(near).count() > 1 {
         return None;
     }
+    // One that was only cut off, and registers again, ends its run itself.
+    let node = evidence.path.instance(&begin.instance);
+    let comes_back = |c: &crate::Change| c.path == node && c.zxid > begin.zxid && matches!(c.what, What::Wrote { .. });
+    if evidence.history.iter().take_while(|c| c.at <= bound).any(comes_back) {
+        return None;
+    }
     let mut replay = Replay::default();
     evidence.history.iter().take_while(|c| c.at <= lease_end).for_each(|c| replay.apply(c));
     let survivors: Vec<&str> = replay.available(&evidence.path).filter(|id| *id != begin.instance).collect();
+    // By a begin for the same due time; the run itself tells it where the item had gone on to a later one meanwhile.
     let path = evidence.path.item(item);
-    let taken = evidence.history.iter().filter(|c| c.path == path && c.zxid > begin.zxid && c.at <= bound);
-    let begun = |c: &&crate::Change| matches!(&c.what, What::Wrote { data, .. } if Ledger::parse(data).is_some());
-    (!survivors.is_empty() && taken.filter(begun).count() == 0).then(|| Violation {
+    let later = evidence.history.iter().filter(|c| c.path == path && c.zxid > begin.zxid && c.at <= bound);
+    let begun = later.filter_map(|c| match &c.what {
+        What::Wrote { data, .. } => Ledger::parse(data),
+        What::Deleted | What::SessionEnded => None,
+    });
+    let ran = |run: &Entry| run.item == item && run.due == due && run.token > begin.zxid && run.start <= bound;
+    let is_taken = begun.into_iter().any(|ledger| ledger.due == due) || evidence.runs.iter().any(ran);
+    (!survivors.is_empty() && !is_taken).then(|| Violation {
         invariant: NAME,
         at: bound,
         what: format!(

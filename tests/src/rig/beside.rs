@@ -72,7 +72,7 @@ const ROWS: [Row; 7] = [
     },
     Row {
         name: "catch-up",
-        what: "misfire on, a firing falls into a run: it is caught up within 2 s of that run's end",
+        what: "misfire on, a firing falls into a run, four times: it is caught up within 2 s of that run's end",
         issues: "#250 #390 #470 #596 #727 #2222",
         run: catch_up,
     },
@@ -261,7 +261,8 @@ fn after_a_run(place: &Place, meanwhile: impl FnOnce(&Place)) -> Saw {
     pause(Duration::from_millis(u64::try_from(begun + 24_000 - wall_clock_millis()).unwrap_or_default()));
     let runs = place.runs();
     let end = runs.iter().find(|run| run.start == begun).and_then(|run| run.end).unwrap_or(begun);
-    let later: Vec<i64> = runs.iter().map(|run| run.start - end).filter(|after| *after > 0).collect();
+    // At the same moment too: the marks of time are of different processes.
+    let later: Vec<i64> = runs.iter().filter(|run| run.start > begun).map(|run| run.start - end).collect();
     let times: Vec<String> = later.iter().map(|after| format!("{:.1} s", seconds(*after))).collect();
     let what = if later.is_empty() { "it never ran".to_owned() } else { format!("ran {} behind it", times.join(", ")) };
     Saw { good: matches!(later.as_slice(), [after] if *after <= 2_000), what }
@@ -271,7 +272,9 @@ fn catch_up(side: Side) -> Saw {
     // Of two firings in a minute the first one's run covers the second.
     let job = Job { cron: "0,6,30,36 * * * * ?", items: 1, run: 8_000, ..JOB };
     let place = Place::new(side, 1, 0, vec![job]);
-    after_a_run(&place, |_| ())
+    let rounds: Vec<Saw> = (0..4).map(|_| after_a_run(&place, |_| ())).collect();
+    let good = rounds.iter().filter(|saw| saw.good).count();
+    Saw { good: good == rounds.len(), what: format!("{good} of {} caught up", rounds.len()) }
 }
 
 fn trigger(side: Side) -> Saw {

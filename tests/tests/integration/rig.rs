@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use elasticjob_tests::rig::{self, Kind, Plan};
 
+#[expect(clippy::print_stdout, reason = "a failing test shows what was done")]
 fn run(mixed: bool, seed: u64) {
     let say: fn(&str) = |line| println!("{line}");
     let report = rig::run(&Plan { seed, chapter: Duration::from_secs(130), chapters: 1, mixed, say });

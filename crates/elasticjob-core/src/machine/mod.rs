@@ -97,8 +97,8 @@ pub struct JobMachine {
     latch: Option<Latch>,
     /// Latches in whose queues a place of ours may have stayed behind, since the link broke meanwhile.
     left_queues: BTreeSet<String>,
-    /// Latches that were given back, and when: that may not have arrived if the link breaks now.
-    given_back: BTreeMap<String, Timestamp>,
+    /// Latches that were given back on this link: that may not have arrived when it breaks.
+    given_back: BTreeSet<String>,
     last_id: u64,
     begins: u64,
     pause_until: Timestamp,
@@ -172,7 +172,7 @@ impl JobMachine {
             step: None,
             latch: None,
             left_queues: BTreeSet::new(),
-            given_back: BTreeMap::new(),
+            given_back: BTreeSet::new(),
             last_id: 0,
             begins: 0,
             pause_until: Timestamp(0),
@@ -418,7 +418,12 @@ impl JobMachine {
     fn latched(&mut self, id: StepId, node: Option<String>, out: &mut Effects) {
         match (&mut self.latch, node) {
             (Some(latch), Some(node)) if latch.id == id => latch.node = Some(node),
-            (Some(latch), None) if latch.id == id => self.latch = None,
+            (Some(latch), None) if latch.id == id => {
+                // A place may have been made all the same, its answer lost; the link may hold, or its loss be told behind this.
+                let purpose = latch.purpose;
+                self.latch = None;
+                self.left_queues.insert(self.latch_path(purpose));
+            }
             (_, Some(node)) => out.push(Effect::Unlatch(id, Some(node))), // it was given up meanwhile
             (_, None) => {}
         }
@@ -434,7 +439,7 @@ impl JobMachine {
 
     fn release_latch(&mut self, out: &mut Effects) {
         if let Some(latch) = self.latch.take() {
-            self.given_back.insert(self.latch_path(latch.purpose), self.schedule.last_tick);
+            self.given_back.insert(self.latch_path(latch.purpose));
             out.push(Effect::Unlatch(latch.id, latch.node));
         }
     }

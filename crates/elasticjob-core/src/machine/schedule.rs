@@ -146,7 +146,6 @@ impl JobMachine {
         moments.extend([&mut self.reconcile_at, &mut self.leader_odd_since].into_iter().flatten());
         moments.extend(self.leader_seen.as_mut().map(|(_, since)| since));
         moments.extend(self.gone.values_mut().chain(self.servers_dead_since.values_mut()));
-        moments.extend(self.given_back.values_mut());
         moments.extend(self.takers.values_mut().map(|(_, _, until)| until));
         moments.extend(self.blocked.values_mut().flat_map(|b| [&mut b.orphan_since, &mut b.again]).flatten());
         let follow = &mut self.follow;

@@ -24,14 +24,8 @@ impl JobMachine {
             Some((_, Step::Reshard(_))) => self.lead.basis = None, // what stands there is read
             _ => {}
         }
-        if let Some(latch) = &self.latch {
-            let path = self.latch_path(latch.purpose);
-            self.left_queues.insert(path);
-        }
-        let timeout = self.session.map(|s| s.timeout).unwrap_or_default();
-        let (now, given_back) = (self.schedule.last_tick, std::mem::take(&mut self.given_back));
-        self.left_queues.extend(given_back.into_iter().filter(|(_, at)| *at + timeout >= now).map(|(path, _)| path));
         self.release_latch(out);
+        self.left_queues.append(&mut self.given_back);
     }
 
     pub(super) fn unsettle(&mut self, since: Timestamp) {

@@ -24,6 +24,7 @@ impl World {
         process.session = 0;
         process.connected = false;
         process.unaware = false;
+        process.asked.clear();
         process.life += 1;
         process.paused_until = Timestamp(0);
         if process.clock != 0 {

@@ -140,6 +140,10 @@ impl World {
                 if self.processes[index].java {
                     self.java_lost(index);
                 } else {
+                    // What asked for a place is told that there is none, before the machine hears of the link.
+                    for id in std::mem::take(&mut self.processes[index].asked) {
+                        self.input(index, Input::Latched(id, None));
+                    }
                     self.input(index, Input::SessionLost);
                 }
             }
@@ -208,6 +212,9 @@ impl World {
             return;
         }
         self.requests += 1;
+        if let Request::Ours(Effect::Latch(id, _)) = &request {
+            process.asked.insert(*id);
+        }
         process.served = process.served.max(self.now + latency);
         let (at, link, asked) = (process.served, process.link, self.now);
         self.plan(at, Happening::Serve { process: index, link, asked, request });
@@ -237,6 +244,9 @@ impl World {
             Parcel::Reply(ask, reply) => self.reply(index, ask, reply),
             Parcel::Changed(path, node) => self.java_changed(index, path, node),
             Parcel::Input(input) => {
+                if let Input::Latched(id, _) = &*input {
+                    self.processes[index].asked.remove(id);
+                }
                 let input = match *input {
                     // What comes back too late may be of a session that is over: its outcome is not known any more.
                     Input::Done(id, StepResult::Committed { .. })
@@ -264,9 +274,16 @@ impl World {
         if broken {
             // What was on its way when the link broke may arrive all the same, but never behind a new connection.
             let arrives = self.chance.below(2) == 0 && link == current && self.tree.has_session(session);
-            if let (true, Request::Ours(Effect::Commit(_, ops)) | Request::Commit(_, ops)) = (arrives, request) {
-                self.processes[index].heard = self.now;
-                let _ = self.transact(session, &ops);
+            match request {
+                Request::Ours(Effect::Commit(_, ops)) | Request::Commit(_, ops) if arrives => {
+                    self.processes[index].heard = self.now;
+                    let _ = self.transact(session, &ops);
+                }
+                Request::Ours(Effect::Latch(_, path)) if arrives => {
+                    self.processes[index].heard = self.now;
+                    self.get_in_line(index, session, &path);
+                }
+                _ => {}
             }
             return;
         }

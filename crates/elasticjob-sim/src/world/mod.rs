@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob_core::machine::{Effect, Input, JobMachine, RunId, Surroundings};
+use elasticjob_core::machine::{Effect, Input, JobMachine, RunId, StepId, Surroundings};
 use elasticjob_core::path::JobPath;
 use elasticjob_core::shard;
 use elasticjob_core::time::Timestamp;
@@ -67,6 +67,8 @@ struct Process {
     /// Whether its picture is being read: what changes meanwhile is read again behind it.
     loading: bool,
     latches: BTreeMap<u64, Place>,
+    /// Places in latch queues that it has asked for, and no answer yet.
+    asked: BTreeSet<StepId>,
     /// Requests of one connection are carried out in order, and so are its answers and events.
     served: Timestamp,
     answered: Timestamp,
@@ -434,6 +436,7 @@ impl Process {
             unread: BTreeSet::new(),
             loading: false,
             latches: BTreeMap::new(),
+            asked: BTreeSet::new(),
             served: Timestamp(0),
             answered: Timestamp(0),
             link: 0,

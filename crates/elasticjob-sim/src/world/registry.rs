@@ -128,6 +128,18 @@ impl World {
     }
 
     pub(super) fn latch(&mut self, index: usize, ask: u64, path: &str) {
+        let session = self.processes[index].session;
+        match self.get_in_line(index, session, path) {
+            Some(node) => {
+                self.processes[index].latches.insert(ask, Place { path: path.to_owned(), node, told: false });
+                self.pass_latches();
+            }
+            None => self.latched(index, ask, None),
+        }
+    }
+
+    /// Makes a place at the end of a latch's queue.
+    pub(super) fn get_in_line(&mut self, index: usize, session: u64, path: &str) -> Option<String> {
         let mut parents = Vec::new();
         let mut at = Some(path);
         while let Some(path) = at.filter(|p| *p != self.path.root()) {
@@ -135,20 +147,12 @@ impl World {
             at = elasticjob_core::path::parent(path);
         }
         parents.reverse();
-        let session = self.processes[index].session;
-        if self.transact(session, &parents).is_err() {
-            return self.latched(index, ask, None);
-        }
-        match self.tree.create_sequential(session, &format!("{path}/_c_{index}-latch-"), self.now) {
-            Ok((node, _)) => {
-                let (at, zxid) = (self.now, self.tree.zxid());
-                let what = What::Wrote { data: [].into(), owner: session };
-                self.history.push(Change { at, zxid, session, path: node.clone(), what });
-                self.processes[index].latches.insert(ask, Place { path: path.to_owned(), node, told: false });
-                self.pass_latches();
-            }
-            Err(_) => self.latched(index, ask, None),
-        }
+        self.transact(session, &parents).ok()?;
+        let (node, _) = self.tree.create_sequential(session, &format!("{path}/_c_{index}-latch-"), self.now).ok()?;
+        let (at, zxid) = (self.now, self.tree.zxid());
+        let what = What::Wrote { data: [].into(), owner: session };
+        self.history.push(Change { at, zxid, session, path: node.clone(), what });
+        Some(node)
     }
 
     pub(super) fn unlatch(&mut self, index: usize, ask: u64) {

@@ -7,7 +7,12 @@ use std::time::Duration;
 
 use elasticjob::registry::Connection;
 use elasticjob::registry::memory::Memory;
-use elasticjob::{Error, ErrorHandler, Failure, NetworkPreference, OneOffJob, Plugins, ScheduleJob, StopReason};
+use elasticjob::{
+    BlockingJob, Context, Error, ErrorHandler, Failure, JobResult, NetworkPreference, OneOffJob, Plugins, ScheduleJob,
+    StopReason,
+};
+use elasticjob_core::view::Query;
+use elasticjob_registry::Registry;
 use tokio::sync::mpsc;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -94,6 +99,41 @@ async fn the_pool_bounds_the_items_that_run_at_one_time() {
         assert!(peak <= most && peak >= 1, "{pool}: {peak} items at one time");
         handle.stop().await;
     }
+}
+
+/// Code on a thread that goes on until the test lets it.
+struct Stubborn {
+    began: mpsc::UnboundedSender<()>,
+    let_go: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl BlockingJob for Stubborn {
+    fn execute(&self, _: Context) -> JobResult {
+        self.began.send(())?;
+        Ok(self.let_go.lock().expect("a lock").recv_timeout(PATIENCE)?)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn code_that_cannot_be_stopped_keeps_its_item_when_its_job_has_to_leave() {
+    let (registry, connection) = connect(Plugins::default());
+    let (began, mut begins) = mpsc::unbounded_channel();
+    let (end, let_go) = std::sync::mpsc::channel();
+    let job = ScheduleJob::new("stubborn", 1).cron("* * * * * ?");
+    let handle = job.blocking(Stubborn { began, let_go: Mutex::new(let_go) }).start(&connection).await.expect("starts");
+    next(&mut begins).await;
+    let mark = || async {
+        let answers = registry.read(vec![Query::Node("/stubborn/sharding/0/running".into())]).await.expect("an answer");
+        answers[0].node().is_some()
+    };
+    let mut stop = tokio::spawn(async move { handle.stop_within(Duration::ZERO).await });
+    // Beyond the second that it is given when it is told to end.
+    tokio::time::timeout(Duration::from_millis(2_500), &mut stop).await.expect_err("the job waits for it");
+    assert!(mark().await, "nobody else begins the item meanwhile");
+    end.send(()).expect("it waits");
+    let reason = tokio::time::timeout(PATIENCE, stop).await.expect("it has ended").expect("no panic");
+    assert_eq!(reason, StopReason::Asked);
+    assert!(!mark().await, "the item is free");
 }
 
 #[tokio::test]

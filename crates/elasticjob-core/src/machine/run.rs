@@ -298,6 +298,7 @@ impl JobMachine {
     }
 
     pub(super) fn item_ended(&mut self, now: Timestamp, run: RunId, item: u32, failed: bool, out: &mut Effects) {
+        let session = self.session_id();
         let Some(busy) = self.busy.get_mut(&item).filter(|b| b.run == run) else { return };
         busy.phase = Phase::Ended { at: now };
         out.note(Note::Ended { items: vec![item], failed: if failed { vec![item] } else { Vec::new() } });
@@ -306,7 +307,8 @@ impl JobMachine {
             Mark::None => drop(self.busy.remove(&item)),
             // Its mark stays, so that another one takes the run over.
             Mark::Persistent if was_cut_off => {
-                self.cut.insert(item, busy.taken);
+                let taken = busy.taken && busy.session == session;
+                self.cut.insert(item, taken);
                 self.busy.remove(&item);
             }
             Mark::Ephemeral | Mark::Persistent => {}

@@ -55,6 +55,7 @@ impl JobMachine {
             self.left_queues.clear(); // gone with the session
             // Our `failover` too; whether `failovering` is still ours, and superseded, is looked at.
             self.orphans.extend(std::mem::take(&mut self.abandoned).into_keys());
+            self.cut.values_mut().for_each(|taken| *taken = false);
             self.claimed.clear();
         }
         if renewed && self.life == Life::Joined {

@@ -226,15 +226,22 @@ impl JobMachine {
         }
         let session = self.session_id();
         ops.extend(self.claimed.iter().map(|item| Op::delete(self.path.item_claim(*item, session))));
-        // What still runs did not listen: it is cut off by the end of the process.
+        // What still runs did not listen: nobody waits for it any longer.
         let cut = |b: &Busy| b.mark == Mark::Ephemeral && b.session == session && b.phase != Phase::Unsettled;
         let cut_off = self.busy.iter().filter(|(_, b)| cut(b));
         ops.extend(cut_off.map(|(item, _)| Op::delete(self.path.item_running(*item))));
         // Takeovers that were not begun, or cut off: `failovering` stays, so that others find them.
         let failover =
             |item| Op::Delete { path: self.path.item_failover(item), version: Some(super::failover::TAKEN_VERSION) };
-        let taken_again = self.cut.iter().filter(|(_, taken)| **taken).map(|(item, _)| item);
-        ops.extend(self.taken.keys().chain(taken_again).map(|item| failover(*item)));
+        let cut = self.cut.iter().filter(|(_, taken)| **taken).map(|(item, _)| item);
+        let deaf = self.busy.iter().filter(|(_, b)| b.taken && b.session == session).map(|(item, _)| item);
+        ops.extend(self.taken.keys().chain(cut).chain(deaf).map(|item| failover(*item)));
+        if self.is_shut_down && !self.cut.is_empty() {
+            // The others looked for what was left behind when the instance node went, and these still ran then.
+            let folders = [self.path.leader(), self.path.below("leader/failover"), self.path.below("leader/failover/items")];
+            ops.extend(folders.into_iter().map(Op::Ensure));
+            ops.extend(self.cut.keys().map(|item| Op::Ensure(self.path.failover_item(*item))));
+        }
         if ops.is_empty() {
             self.left(self.leave_reason(), out);
             return true;
@@ -242,9 +249,9 @@ impl JobMachine {
         self.leave_with(ops, out)
     }
 
-    /// Tells what still runs to end, and says whether it has, or had its time.
+    /// Tells what still runs to end, and says whether it has, and was released, or had its time.
     fn has_cut_off(&mut self, now: Timestamp, out: &mut Effects) -> bool {
-        if !self.busy.values().any(|b| b.phase == Phase::Running) {
+        if !self.busy.values().any(|b| matches!(b.phase, Phase::Running | Phase::Ended { .. })) {
             return true;
         }
         let since = *self.cut_off.get_or_insert_with(|| {

@@ -116,13 +116,13 @@ fn silent(evidence: &Evidence, item: u32) -> Vec<Violation> {
             }
         }
         let soon = soon + timeout;
+        let is_young = soon > evidence.terms.end;
         let end = |c: &&crate::Change| c.session == change.session && c.what == What::SessionEnded;
         let ended = || evidence.history.iter().find(end).is_some_and(|c| c.at <= soon);
         let told = || {
             let lost = |t: &&crate::Told| t.word == "lost" && t.items.contains(&item) && t.at >= change.at;
             evidence.told.iter().any(|t| lost(&t) && t.instance == ledger.instance)
         };
-        let is_young = change.at + evidence.terms.session_timeout * 2 > evidence.terms.end;
         if !ran && !is_young && !ended() && !told() {
             let what = format!("item {item} was begun for {}, and neither ran nor was told as lost", ledger.due);
             violations.push(Violation { invariant: NAME, at: change.at, what });

@@ -14,7 +14,6 @@ use elasticjob_sim::{Change, Entry, Evidence, Terms, Told, What};
 use crate::journal::Run;
 use crate::process::java_output;
 use crate::transactions::{Log, carried_out};
-use crate::wait::wall_clock_millis;
 
 /// A cluster that is to be judged.
 #[derive(Debug)]
@@ -25,6 +24,9 @@ pub struct Living<'a> {
     pub namespace: &'a str,
     /// The job.
     pub job: &'a str,
+    /// When the rest was collected, in milliseconds since the epoch: what the servers' logs have of later does not count, since
+    /// nobody knows what became of it.
+    pub end: i64,
     /// What ran.
     pub runs: Vec<Run>,
     /// The processes of Java's agents.
@@ -64,7 +66,8 @@ impl Living<'_> {
     /// When a log cannot be read.
     pub fn evidence(&self) -> Evidence {
         let path = JobPath::new(self.job);
-        let history = self.history(&path);
+        let mut history = self.history(&path);
+        history.retain(|change| change.at.0 <= self.end);
         let ours = |life: &Life| self.joined(&life.log);
         let registered = |change: &&Change| matches!(change.what, What::Wrote { .. });
         let prefix = format!("{}/", path.instances());
@@ -97,7 +100,7 @@ impl Living<'_> {
                 stepped_back: false,
                 clock_error: self.clock_error(),
                 quiet_from: Timestamp(self.quiet_from),
-                end: Timestamp(wall_clock_millis()),
+                end: Timestamp(self.end),
                 is_at_rest: true,
             },
             history,

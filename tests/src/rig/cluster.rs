@@ -349,6 +349,7 @@ impl Cluster {
             logs: self.keepers.transaction_logs(),
             namespace: "rig",
             job: job.name,
+            end: wall_clock_millis(),
             runs: journal.runs(),
             agents,
             java,

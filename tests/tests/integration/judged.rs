@@ -112,6 +112,7 @@ impl Cluster {
             logs: vec![self.zookeeper.transaction_logs()],
             namespace: "tests",
             job: "shared-job",
+            end: wall_clock_millis(),
             runs: self.journal.runs(),
             agents,
             java: self.java_pids.clone(),

@@ -238,7 +238,8 @@ impl JobMachine {
         ops.extend(self.taken.keys().chain(cut).chain(deaf).map(|item| failover(*item)));
         if self.is_shut_down && !self.cut.is_empty() {
             // The others looked for what was left behind when the instance node went, and these still ran then.
-            let folders = [self.path.leader(), self.path.below("leader/failover"), self.path.below("leader/failover/items")];
+            let folders =
+                [self.path.leader(), self.path.below("leader/failover"), self.path.below("leader/failover/items")];
             ops.extend(folders.into_iter().map(Op::Ensure));
             ops.extend(self.cut.keys().map(|item| Op::Ensure(self.path.failover_item(*item))));
         }

@@ -237,9 +237,7 @@ impl Cluster {
             Kind::Slow | Kind::KeeperSlow => self.network.slow(host, SLOW),
             Kind::Clock => {
                 self.end_life(member, false);
-                // libfaketime stops the timers of a JVM: a Java agent is only started again.
-                let off = if self.members[member].side == Side::Rust { fault.off } else { 0 };
-                self.launch(member, off);
+                self.launch(member, fault.off);
             }
             Kind::KeeperKill => self.keepers.kill(keeper),
             Kind::KeeperPause => self.keepers.signal(keeper, "STOP"),

@@ -97,10 +97,11 @@ fn turns(faults: &[Fault]) -> Vec<(u64, Turn, Fault)> {
 }
 
 fn run_chapter(plan: &Plan, seed: u64, folder: &Path, report: &mut Report) {
-    let sides = if plan.mixed { [Side::Java, Side::Rust, Side::Java, Side::Rust] } else { [Side::Rust; 4] };
+    let is_ours: fn(u8) -> bool = if plan.mixed { |agent| agent % 2 == 1 } else { |_| true };
+    let sides = [0, 1, 2, 3].map(|agent| if is_ours(agent) { Side::Rust } else { Side::Java });
     let mut cluster = Cluster::start(folder, &sides, 0, jobs(seed));
     let length = u64::try_from(plan.chapter.as_millis()).expect("a short time");
-    let faults = faults::plan(seed, length, u8::try_from(sides.len()).expect("few"));
+    let faults = faults::plan(seed, length, u8::try_from(sides.len()).expect("few"), is_ours);
     let from = wall_clock_millis();
     let mut began = Vec::new();
     for (at, turn, fault) in turns(&faults) {
@@ -110,8 +111,7 @@ fn run_chapter(plan: &Plan, seed: u64, folder: &Path, report: &mut Report) {
                 (plan.say)(&format!("{at:>7} ms: {}, host {}, for {} ms", fault.kind, fault.target, fault.length));
                 began.push((fault, wall_clock_millis()));
                 cluster.begin(fault);
-                let only_restarted = fault.kind == Kind::Clock && sides[usize::from(fault.target)] == Side::Java;
-                report.add_fault(if only_restarted { Kind::Kill } else { fault.kind });
+                report.add_fault(fault.kind);
             }
             Turn::Flap(off) => cluster.cut(fault, off),
             Turn::End => {

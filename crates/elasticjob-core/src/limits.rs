@@ -33,9 +33,9 @@ pub const CUT_OFF: Duration = Duration::from_secs(12);
 /// have shut its job down while its session lives on; then everybody would wait for ever.
 pub const LEADER_WAIT: Duration = Duration::from_secs(5);
 
-/// How long after its election our leader looks at the assignment again: a leader of Java's takes owners away one by one, and
-/// goes on with it although it leads no more.
-pub const LEADER_RECHECKS: [Duration; 4] =
+/// How long after its election our leader looks at the assignment again, and every instance of ours after a leader of Java's
+/// has divided: Java takes owners away one by one, and goes on with it although it leads no more.
+pub const OWNERS_RECHECKS: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(8), Duration::from_secs(20)];
 
 /// An instance that a finished resharding left out asks for another one not before this: Java's followers poll

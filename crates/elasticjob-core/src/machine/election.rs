@@ -98,7 +98,7 @@ impl JobMachine {
                 self.view.leader = Some(Node::new(self.id(), zxid, self.session_id(), now));
                 self.leader_odd_since = None;
                 self.lead = Lead::default();
-                self.lead.recheck = limits::LEADER_RECHECKS.iter().map(|after| now + *after).collect();
+                self.look_at_owners_later(now);
                 out.0.extend(deposed.map(|leader| Effect::Note(Note::Deposed { leader })));
                 out.note(Note::Elected);
             }

@@ -41,10 +41,14 @@ impl JobMachine {
         self.gone.retain(|_, since| now < *since + GONE_KEPT);
         let Some(config) = self.config.clone() else { return false };
         if !config.failover {
-            self.bereaved.clear();
-            self.orphans.clear();
+            // Nothing is taken over any more; what asks for it would be a phantom run once failover is on again.
             self.left_behind.clear();
-            return false;
+            if !self.orphans.is_empty() {
+                for item in std::mem::take(&mut self.orphans) {
+                    self.abandoned.entry(item).or_insert(false);
+                }
+                return true; // taken away by the rule `release`
+            }
         }
         let waits = self.bereaved.iter().filter_map(|id| self.gone.get(id)).any(|t| now < *t + limits::SECOND_LOOK);
         if self.bereaved.is_empty() || waits || !self.is_available() {
@@ -52,6 +56,10 @@ impl JobMachine {
         }
         self.bereaved.clear();
         let items: Vec<u32> = (0..config.sharding_total_count).collect();
+        if !config.failover {
+            let queries = items.iter().map(|i| Query::Node(self.path.item_failovering(*i))).collect();
+            return self.read(Step::FindLeft { items }, queries, out);
+        }
         let queries = items
             .iter()
             .flat_map(|i| {
@@ -85,6 +93,19 @@ impl JobMachine {
             let is_free = answers[2].node().is_none();
             if (is_free || ours) && (dead(0) || (answers[0].node().is_none() && dead(1))) {
                 self.orphans.insert(*item);
+            }
+        }
+    }
+
+    /// Without failover the `failovering` of those who are gone goes, whoever owns the item.
+    pub(super) fn left_found(&mut self, now: Timestamp, items: &[u32], result: StepResult, out: &mut Effects) {
+        let StepResult::Answers(answers) = result else {
+            self.bereaved.insert(String::new());
+            return self.look_again(now, out);
+        };
+        for (item, answer) in items.iter().zip(&answers) {
+            if answer.node().is_some_and(|mark| self.is_dead(*item, &mark.text())) {
+                self.abandoned.entry(*item).or_insert(false);
             }
         }
     }
@@ -153,18 +174,6 @@ impl JobMachine {
             (None, Some(taker)) if dead(taker) && !begun_since => Some(taker.clone()),
             (None, _) => node(5).map(|_| "a dead instance".to_owned()),
         };
-        if let (Some(failover), Some(ledger)) = (node(2), node(4))
-            && failover.owner == self.session_id()
-            && !self.taken.contains_key(&item)
-            && !self.busy.contains_key(&item)
-        {
-            // Our own takeover, whose answer was lost.
-            let due = Ledger::parse(&ledger.data).map(|l| l.due).or(self.schedule.last_due).unwrap_or(now);
-            self.taken.insert(item, Taken { ledger_version: ledger.version, due, made: ledger.czxid });
-            self.orphans.remove(&item);
-            self.release_latch(out);
-            return;
-        }
         if let (None, None, Some(left), true) = (&from, node(2), node(3), begun_since)
             && running.is_none()
             && dead(&left.text())
@@ -175,8 +184,25 @@ impl JobMachine {
             self.commit(Step::ClearMark { item, of: left.text() }, ops, out);
             return;
         }
+        if let (None, Some(asked), Some(ledger)) = (&from, node(5), node(4))
+            && ledger.mzxid > asked.czxid
+        {
+            // Begun since it was asked for, and that one goes on.
+            let ops = vec![
+                Op::check(self.path.item(item), ledger.version),
+                Op::Delete { path: self.path.failover_item(item), version: Some(asked.version) },
+            ];
+            self.orphans.remove(&item);
+            self.release_latch(out);
+            self.commit(Step::Tidy, ops, out);
+            return;
+        }
         let (Some(dead), None, Some(ledger)) = (from, node(2), node(4)) else {
             self.orphans.remove(&item);
+            if node(5).is_some() && node(4).is_some() {
+                // Somebody runs it, or is about to: looked at again when that one's nodes go.
+                self.watch(vec![self.path.item_failover(item), self.path.item_running(item)], out);
+            }
             if node(2).is_some() && node(1).is_some_and(|mark| mark.is(self.id())) && self.is_dead(item, self.id()) {
                 // Nobody but us knows that it does not run.
                 self.left_behind.insert(item);
@@ -230,7 +256,6 @@ impl JobMachine {
                 debug_assert!(self.latch.as_ref().is_none_or(|l| l.node.as_deref() == Some(latch)));
                 self.latch = None;
                 self.orphans.remove(&item);
-                self.view.failover_items.remove(&item);
                 self.blocked.remove(&item);
                 self.taken.insert(item, taken);
                 if let Some(own) = self.items.get_mut(&item) {
@@ -243,8 +268,41 @@ impl JobMachine {
                 self.pause(now); // somebody was faster, or the items were divided anew: look again
             }
             StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
+                self.half_taken.insert(item);
                 self.release_latch(out);
                 self.look_again(now, out);
+            }
+        }
+    }
+
+    /// Rule: reads what became of takeovers whose answer was lost, also where failover was switched off meanwhile.
+    pub(super) fn settle_takeovers(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+        if self.half_taken.is_empty() {
+            return false;
+        }
+        let items: Vec<u32> = self.half_taken.iter().copied().collect();
+        let nodes = |i: &u32| [self.path.item_failover(*i), self.path.item_failovering(*i), self.path.item(*i)];
+        let queries = items.iter().flat_map(nodes).map(Query::Node).collect();
+        self.read(Step::SettleTakeovers { items }, queries, out)
+    }
+
+    pub(super) fn takeovers_settled(&mut self, now: Timestamp, items: &[u32], result: StepResult) {
+        let StepResult::Answers(answers) = result else { return };
+        for (item, answers) in items.iter().zip(answers.chunks(3)) {
+            self.half_taken.remove(item);
+            let [failover, failovering, ledger] = answers else { continue };
+            let is_free = !self.taken.contains_key(item) && !self.busy.contains_key(item);
+            if let (Some(failover), Some(ledger)) = (failover.node(), ledger.node())
+                && failover.owner == self.session_id()
+                && is_free
+            {
+                let due = Ledger::parse(&ledger.data).map(|l| l.due).or(self.schedule.last_due).unwrap_or(now);
+                self.taken.insert(*item, Taken { ledger_version: ledger.version, due, made: ledger.czxid });
+                self.orphans.remove(item);
+            } else if self.config.as_ref().is_some_and(|c| c.failover) {
+                self.orphans.insert(*item);
+            } else if failover.node().is_none() && failovering.node().is_some_and(|n| n.is(self.id())) && is_free {
+                self.abandoned.insert(*item, false); // carried out in a session that is over
             }
         }
     }
@@ -420,11 +478,12 @@ impl JobMachine {
 }
 
 /// Whether a mark's instance lives although it is not registered: it was shut down, and lets its runs end. Its begin is the
-/// item's last one, and its session holds the mark, or its claim. A Java instance leaves no ledger, and counts as gone.
+/// item's last one, and a session holds the mark (that of its begin, or a later one: a run may outlast its session), or the
+/// claim. A Java instance leaves no ledger, and counts as gone.
 pub(super) fn lives_on(mark: &Node, ledger: Option<&Node>, claims: &[String]) -> bool {
     let Some(ledger) = ledger.and_then(|n| Ledger::parse(&n.data)) else { return false };
     let claim = format!("claim-{:016x}", ledger.session);
-    mark.is(&ledger.instance) && (mark.owner == ledger.session || claims.contains(&claim))
+    mark.is(&ledger.instance) && (mark.owner != 0 || claims.contains(&claim))
 }
 
 fn path_lists(children: &Answer, id: &str) -> bool {

@@ -260,6 +260,36 @@ impl JobMachine {
         }
     }
 
+    /// Somebody who divides, or has divided, may go on with it although another one leads by now: see
+    /// [`limits::OWNERS_RECHECKS`].
+    pub(super) fn look_at_owners_later(&mut self, now: Timestamp) {
+        self.follow.recheck = limits::OWNERS_RECHECKS.iter().map(|after| now + *after).collect();
+    }
+
+    /// Rule: looks whether the owners are still those that we know.
+    pub(super) fn look_at_owners(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        let pending = self.follow.recheck.len();
+        self.follow.recheck.retain(|at| *at > now);
+        if self.follow.recheck.len() == pending || !self.is_available() {
+            return false;
+        }
+        let total = self.config.as_ref().map(|c| c.sharding_total_count).unwrap_or_default();
+        let queries = (0..total).map(|item| Query::Node(self.path.item_owner(item))).collect();
+        self.read(Step::LookAgain, queries, out)
+    }
+
+    /// What stands there is what we know, or it is taken in anew; nothing waits for this look.
+    pub(super) fn looked_again(&mut self, now: Timestamp, result: StepResult) {
+        let StepResult::Answers(answers) = result else { return };
+        let owners: BTreeMap<u32, String> =
+            (0_u32..).zip(&answers).filter_map(|(item, a)| Some((item, a.node()?.text()))).collect();
+        if owners != self.follow.owners {
+            self.unsettle(now);
+        }
+        // The end of one that was shut down in a run is not told.
+        self.lead.forced |= !self.lead.kept.is_empty();
+    }
+
     /// Rule: asks a leader of another kind for the items that its resharding did not give us: Java loses a join that comes
     /// while it reshards. Once per registration, and not at once (see [`limits::LEFT_OUT_WAIT`]).
     pub(super) fn ask_for_items(&mut self, now: Timestamp, out: &mut Effects) -> bool {

@@ -25,12 +25,6 @@ impl JobMachine {
             self.lead = super::types::Lead::default();
             return false;
         }
-        if self.lead.recheck.first().is_some_and(|at| *at <= now) {
-            self.lead.recheck.remove(0);
-            let total = self.config.as_ref().map(|c| c.sharding_total_count).unwrap_or_default();
-            let queries = (0..total).map(|item| Query::Node(self.path.item_owner(item))).collect();
-            return self.read(Step::LookAgain, queries, out);
-        }
         let Some(basis) = self.basis() else { return false };
         if basis.available.is_empty() || self.is_in_doubt(now) {
             return false;
@@ -62,18 +56,6 @@ impl JobMachine {
         }
         let survey = Survey { basis, queries: queries.clone(), answers: Vec::new() };
         self.read(Step::Survey(Box::new(survey)), queries, out)
-    }
-
-    /// What stands there is what we know, or it is taken in anew; nothing waits for this look.
-    pub(super) fn looked_again(&mut self, now: Timestamp, result: StepResult) {
-        let StepResult::Answers(answers) = result else { return };
-        let owners: BTreeMap<u32, String> =
-            (0_u32..).zip(&answers).filter_map(|(item, a)| Some((item, a.node()?.text()))).collect();
-        if owners != self.follow.owners {
-            self.unsettle(now);
-        }
-        // The end of one that was shut down in a run is not told.
-        self.lead.forced |= !self.lead.kept.is_empty();
     }
 
     fn basis(&self) -> Option<Basis> {
@@ -327,7 +309,7 @@ impl JobMachine {
                 let kept: Vec<u32> = plan.kept.iter().copied().collect();
                 if plan.processing.is_some() || !plan.kept.is_empty() {
                     // Another leader was, or still is, at it; or a run has to end.
-                    self.lead.recheck = limits::LEADER_RECHECKS.iter().map(|after| now + *after).collect();
+                    self.look_at_owners_later(now);
                 }
                 self.lead.basis = Some(plan.basis);
                 self.lead.owners = Some(plan.new.clone());

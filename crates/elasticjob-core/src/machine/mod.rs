@@ -77,6 +77,8 @@ pub struct JobMachine {
     left_behind: BTreeSet<u32>,
     /// Takeovers that came to nothing: their nodes are to be deleted, `failover` too or `failovering` alone.
     abandoned: BTreeMap<u32, bool>,
+    /// Items that we may have taken over: nobody knows yet whether it was carried out.
+    half_taken: BTreeSet<u32>,
     /// The items that have a claim of ours.
     claimed: BTreeSet<u32>,
     /// Whether this machine was registered before: what a start writes is written once.
@@ -108,9 +110,10 @@ pub struct JobMachine {
 }
 
 /// Who goes first when several steps could be made: what is due before what keeps house.
-const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 22] = [
+const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 24] = [
     JobMachine::confirm_shutdown,
     JobMachine::settle,
+    JobMachine::settle_takeovers,
     JobMachine::release,
     JobMachine::begin,
     JobMachine::leave_queues,
@@ -127,6 +130,7 @@ const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 22] = [
     JobMachine::mark_misfires,
     JobMachine::abdicate,
     JobMachine::elect,
+    JobMachine::look_at_owners,
     JobMachine::reshard,
     JobMachine::ask_for_items,
     JobMachine::ask_for_division,
@@ -160,6 +164,7 @@ impl JobMachine {
             orphans: BTreeSet::new(),
             left_behind: BTreeSet::new(),
             abandoned: BTreeMap::new(),
+            half_taken: BTreeSet::new(),
             claimed: BTreeSet::new(),
             has_joined: false,
             is_shut_down: false,
@@ -359,10 +364,12 @@ impl JobMachine {
             Step::InspectTaker { item, taker } => self.taker_inspected(now, item, &taker, result, out),
             Step::ClearMark { item, of } => self.mark_cleared(now, item, of, result, out),
             Step::FindOrphans { items } => self.orphans_found(now, &items, result, out),
+            Step::FindLeft { items } => self.left_found(now, &items, result, out),
             Step::ReadOrphan { item, latch } => self.orphan_read(now, item, latch, result, out),
             Step::TakeOver { item, latch, taken, dead } => {
                 self.taken_over(now, item, &latch, taken, &dead, result, out);
             }
+            Step::SettleTakeovers { items } => self.takeovers_settled(now, &items, result),
         }
     }
 

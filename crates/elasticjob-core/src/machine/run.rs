@@ -35,8 +35,9 @@ impl JobMachine {
             let text = Ledger { due: last, ..ledger.clone() }.to_text();
             let end = if last > due { last + Duration::from_millis(1) } else { due };
             let passed = own.map_or((end, end), |i| (i.told, end));
-            let made = self.taken.get(&item).map(|t| t.made).or(own.map(|i| i.made)).unwrap_or_default();
-            self.begin_ops(item, taken, &text, &config, source, &mut plan.ops);
+            let known = self.taken.get(&item).map(|t| (t.ledger_version, t.made));
+            let (version, made) = known.or(own.map(|i| (i.ledger_version, i.made))).unwrap_or_default();
+            self.begin_ops(item, taken, (&text, version), &config, source, &mut plan.ops);
             plan.spans.push((item, start..plan.ops.len()));
             plan.items.push(item);
             let mark = match (config.monitor_execution, config.failover || taken) {
@@ -47,7 +48,21 @@ impl JobMachine {
             let session = self.session_id();
             let phase = Phase::Beginning;
             let ledger = text;
-            let busy = Busy { run, due, source, phase, token: 0, ledger, made, taken, passed, mark, session };
+            let busy = Busy {
+                run,
+                due,
+                source,
+                phase,
+                token: 0,
+                ledger,
+                version,
+                made,
+                taken,
+                passed,
+                mark,
+                session,
+                remarked: false,
+            };
             self.busy.insert(item, busy);
         }
         if source == Source::Trigger && self.view.triggers.contains(self.id()) {
@@ -92,13 +107,17 @@ impl JobMachine {
         (!triggered.is_empty()).then_some((Source::Trigger, now, triggered))
     }
 
-    fn begin_ops(&self, item: u32, taken: bool, ledger: &str, config: &JobConfig, source: Source, ops: &mut Vec<Op>) {
+    fn begin_ops(
+        &self,
+        item: u32,
+        taken: bool,
+        (ledger, version): (&str, i32),
+        config: &JobConfig,
+        source: Source,
+        ops: &mut Vec<Op>,
+    ) {
         let own = self.items.get(&item);
-        let version = match self.taken.get(&item) {
-            Some(taken) => Some(taken.ledger_version),
-            None => own.map(|i| i.ledger_version),
-        };
-        ops.push(Op::Set { path: self.path.item(item), data: ledger.into(), version });
+        ops.push(Op::Set { path: self.path.item(item), data: ledger.into(), version: Some(version) });
         if taken {
             ops.push(Op::check(self.path.item_failover(item), TAKEN_VERSION));
         } else if let Some(own) = own {
@@ -261,7 +280,9 @@ impl JobMachine {
                 // Or carried out, and begun by others since, or the item is gone or was made anew: then it never ran.
                 let others = node.and_then(|n| Ledger::parse(&n.data));
                 let is_same = node.is_some_and(|n| n.czxid == busy.made);
-                let overtaken = others.is_some_and(|l| l.instance != self.id() && l.due >= busy.due);
+                // A ledger goes back where a clock was set back: its version does not.
+                let again = node.is_some_and(|n| n.version > busy.version + 1);
+                let overtaken = others.is_some_and(|l| l.instance != self.id() && (l.due >= busy.due || again));
                 if overtaken || !is_same {
                     lost.entry(busy.due).or_default().push(*item);
                 }
@@ -355,9 +376,18 @@ impl JobMachine {
             return false;
         }
         let session = self.session_id();
-        // An ephemeral mark of a session that is over is gone with it.
+        // An ephemeral mark of a session that is over is gone with it, and there is none where one that was to be made anew
+        // was refused behind the end of the run.
         self.busy.retain(|_, b| {
-            !(matches!(b.phase, Phase::Ended { .. }) && b.mark == Mark::Ephemeral && ![0, session].contains(&b.session))
+            let is_old = b.mark == Mark::Ephemeral && ![0, session].contains(&b.session);
+            if !matches!(b.phase, Phase::Ended { .. }) {
+                return true;
+            }
+            if is_old && b.remarked {
+                b.session = 0; // it may have been made anew, the answer being lost: it is looked at
+                return true;
+            }
+            !is_old && b.mark != Mark::None
         });
         let (mut items, _) = self.releasable(now);
         if items.is_empty() {
@@ -366,11 +396,18 @@ impl JobMachine {
         items.truncate(limits::ITEMS_PER_COMMIT);
         let mut ops = Vec::new();
         for item in &items {
+            let Some(busy) = self.busy.get(item) else { continue };
+            // Nobody has begun it since: the mark may be another one's where ours was taken away.
+            ops.push(Op::check(self.path.item(*item), busy.version + 1));
             // At the version of its creation: Java writes its own id over a mark that it finds.
             ops.push(Op::Delete { path: self.path.item_running(*item), version: Some(0) });
-            if self.busy.get(item).is_some_and(|b| b.taken) {
+            if busy.taken {
                 ops.push(Op::Delete { path: self.path.item_failover(*item), version: Some(TAKEN_VERSION) });
                 ops.push(Op::delete(self.path.item_failovering(*item)));
+                // Asked for by Java while the takeover was on its way: this run was it.
+                if self.view.failover_items.contains(item) {
+                    ops.push(Op::delete(self.path.failover_item(*item)));
+                }
             }
         }
         self.commit(Step::Release { items, ops: ops.clone() }, ops, out)
@@ -384,11 +421,19 @@ impl JobMachine {
         result: StepResult,
         out: &mut Effects,
     ) {
-        match result {
-            StepResult::Refused(refusal) if ops.len() > 1 => {
-                ops.remove(refusal.op); // gone already, which is what we want
-                self.commit(Step::Release { items, ops: ops.clone() }, ops, out);
+        if let StepResult::Refused(refusal) = &result {
+            let path = ops.remove(refusal.op).path().to_owned(); // gone already, which is what we want
+            if items.iter().any(|item| self.path.item(*item) == path) {
+                // Others have begun it since: what stands there is theirs.
+                let below = format!("{path}/");
+                ops.retain(|op| !op.path().starts_with(&below));
             }
+            if ops.iter().any(|op| matches!(op, Op::Delete { .. })) {
+                self.commit(Step::Release { items, ops: ops.clone() }, ops, out);
+                return;
+            }
+        }
+        match result {
             StepResult::Committed { .. } | StepResult::Refused(_) => {
                 let done = items.clone();
                 for item in items {
@@ -408,6 +453,13 @@ impl JobMachine {
             StepResult::Refused(refusal) if refusal.op == 1 => {
                 let op = Op::Delete { path: self.path.item_failover(item), version: Some(TAKEN_VERSION) };
                 self.commit(Step::Abandon { item }, vec![op], out);
+            }
+            // Java takes every `failover` away when failover is switched off. What became of `failovering` is looked at.
+            StepResult::Refused(Refusal { op: 0, reason: Reason::Missing })
+                if self.abandoned.get(&item) == Some(&true) =>
+            {
+                self.abandoned.remove(&item);
+                self.orphans.insert(item);
             }
             StepResult::Committed { .. } | StepResult::Refused(_) => drop(self.abandoned.remove(&item)),
             StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.pause(now),
@@ -454,7 +506,7 @@ impl JobMachine {
         let unmarked = |item: &u32, b: &Busy| {
             b.phase == Phase::Running
                 && b.mark == Mark::Ephemeral
-                && b.session != session
+                && ![0, session].contains(&b.session)
                 && self.items.contains_key(item)
         };
         let unmarked = self.busy.iter().filter(|(i, b)| unmarked(i, b)).map(|(item, _)| *item);
@@ -462,7 +514,17 @@ impl JobMachine {
         if items.is_empty() || self.is_held() {
             return false;
         }
-        let ops: Vec<Op> = items.iter().map(|i| Op::ephemeral(self.path.item_running(*i), self.id())).collect();
+        // Nobody has begun it since.
+        let version = |item: &u32| self.busy.get(item).map(|b| b.version + 1).unwrap_or_default();
+        let mark = |item: &u32| {
+            [Op::check(self.path.item(*item), version(item)), Op::ephemeral(self.path.item_running(*item), self.id())]
+        };
+        let ops: Vec<Op> = items.iter().flat_map(mark).collect();
+        for item in &items {
+            if let Some(busy) = self.busy.get_mut(item) {
+                busy.remarked = true;
+            }
+        }
         self.commit(Step::Mark { items, ops: ops.clone() }, ops, out)
     }
 
@@ -477,13 +539,13 @@ impl JobMachine {
                 }
             }
             StepResult::Refused(refusal) => {
-                // Somebody else runs it by now: nothing of ours to release.
-                let path = ops.remove(refusal.op).path().to_owned();
+                let path = ops.swap_remove(refusal.op).path().to_owned();
                 for item in items {
-                    if self.path.item_running(item) == path
-                        && let Some(busy) = self.busy.get_mut(&item)
-                    {
-                        busy.mark = Mark::None;
+                    let Some(busy) = self.busy.get_mut(&item) else { continue };
+                    if self.path.item(item) == path {
+                        busy.mark = Mark::None; // somebody else runs it by now: nothing of ours to release
+                    } else if self.path.item_running(item) == path {
+                        busy.session = 0; // another one's, or ours, when an answer was lost: looked at when it ends
                     }
                 }
             }
@@ -522,7 +584,10 @@ impl JobMachine {
     pub(super) fn late_read(&mut self, now: Timestamp, item: u32, latch: &str, result: StepResult, out: &mut Effects) {
         let StepResult::Answers(answers) = result else { return self.look_again(now, out) };
         let Some((token, taken)) = self.busy.get(&item).map(|b| (b.token, b.taken)) else { return };
-        let marked = answers[0].node().is_some_and(|mark| mark.czxid == token && mark.version == 0);
+        // Of its begin, or set anew in a session behind that one.
+        let renewed = |mark: &Node| mark.owner != 0 && mark.owner == self.session_id() && mark.is(self.id());
+        let is_ours = |mark: &Node| mark.version == 0 && (mark.czxid == token || renewed(mark));
+        let marked = answers[0].node().is_some_and(is_ours);
         let mut ops = vec![Op::delete(latch)];
         if marked {
             ops.push(Op::Delete { path: self.path.item_running(item), version: Some(0) });
@@ -567,7 +632,17 @@ impl JobMachine {
         if items.is_empty() {
             return false;
         }
-        let ops: Vec<Op> = items.iter().map(|i| Op::create(self.path.item_misfire(*i), "")).collect();
+        // Only while the item is ours: whoever has it by now has looked for the node already.
+        let session = self.session_id();
+        let owner = |item: &u32| self.items.get(item).map(|i| i.owner_version).unwrap_or_default();
+        let mark = |item: &u32| {
+            [
+                Op::check(self.path.item_owner(*item), owner(item)),
+                Op::exists(self.path.item_claim(*item, session)),
+                Op::create(self.path.item_misfire(*item), ""),
+            ]
+        };
+        let ops: Vec<Op> = items.iter().flat_map(mark).collect();
         self.commit(Step::Misfire { items, ops: ops.clone() }, ops, out)
     }
 

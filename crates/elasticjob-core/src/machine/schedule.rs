@@ -71,6 +71,9 @@ impl JobMachine {
         if first && config.max_time_diff.is_some() {
             out.push(Effect::CheckClock);
         }
+        if self.config.as_ref().is_some_and(|before| before.failover && !config.failover) {
+            self.bereaved.insert(String::new()); // what waits to be taken over now is nobody's any more
+        }
         self.config = Some(Arc::new(config));
         self.reschedule(now, out);
     }
@@ -149,11 +152,11 @@ impl JobMachine {
         moments.extend(self.takers.values_mut().map(|(_, _, until)| until));
         moments.extend(self.blocked.values_mut().flat_map(|b| [&mut b.orphan_since, &mut b.again]).flatten());
         let follow = &mut self.follow;
+        moments.extend(follow.recheck.iter_mut());
         let waits =
             [&mut follow.unsettled_since, &mut follow.hold_until, &mut follow.ask_at, &mut follow.unowned_since];
         moments.extend(waits.into_iter().flatten());
         moments.extend([&mut self.lead.at, &mut self.lead.direct_until].into_iter().flatten());
-        moments.extend(self.lead.recheck.iter_mut());
         moments.extend(self.items.values_mut().map(|item| &mut item.yields_until));
         moments.extend(self.busy.values_mut().filter_map(|busy| match &mut busy.phase {
             Phase::Ended { at } => Some(at),

@@ -21,6 +21,7 @@ impl JobMachine {
         match self.step.take() {
             Some((_, Step::Begin(plan))) => plan.items.iter().for_each(|item| self.set_phase(*item, Phase::Unsettled)),
             Some((_, Step::Release { items, .. })) => self.release_unknown(&items),
+            Some((_, Step::TakeOver { item, .. })) => drop(self.half_taken.insert(item)),
             Some((_, Step::Reshard(_))) => self.lead.basis = None, // what stands there is read
             _ => {}
         }
@@ -91,6 +92,9 @@ impl JobMachine {
             self.lead.kept.clear();
             self.lead.basis = None;
         }
+        if old.processing.is_some() && self.view.processing.is_none() {
+            self.look_at_owners_later(now);
+        }
         self.refresh_config(now, out);
         self.orphans.extend(self.view.failover_items.iter().copied());
         // What was seen of others' marks may be out of date.
@@ -101,6 +105,12 @@ impl JobMachine {
     }
 
     pub(super) fn before_change(&mut self, now: Timestamp, place: Option<&Place<'_>>, node: Option<&Node>) {
+        // Java's leaders let it stand while they divide, ours make and delete it at once.
+        if let (Some(Place::Processing), None) = (place, node)
+            && self.view.processing.is_some()
+        {
+            self.look_at_owners_later(now);
+        }
         if let (Some(Place::Instance(id)), None) = (place, node)
             && self.view.is_live(id)
         {
@@ -139,8 +149,11 @@ impl JobMachine {
                 }
             }
             Some(Place::ItemFailover(item)) => {
-                if node.is_none() && self.left_behind.remove(item) {
+                if node.is_none() && (self.left_behind.remove(item) || self.view.failover_items.contains(item)) {
                     self.orphans.insert(*item);
+                    if !self.items.contains_key(item) {
+                        self.unwatch(vec![self.path.item_failover(*item)], out);
+                    }
                 }
                 if let Some(item) = self.items.get_mut(item) {
                     item.taken_by = node.map(Node::text);
@@ -151,6 +164,9 @@ impl JobMachine {
             Some(Place::ItemRunning(item)) if node.is_none() => {
                 self.blocked.remove(item);
                 self.lead.forced |= self.lead.kept.remove(item);
+                if self.view.failover_items.contains(item) {
+                    self.orphans.insert(*item);
+                }
                 self.unwatch(vec![self.path.item_running(*item)], out);
             }
             Some(Place::FailoverItem(item)) if node.is_some() => drop(self.orphans.insert(*item)),

@@ -333,8 +333,9 @@ pub(super) struct Busy {
     pub(super) source: Source,
     pub(super) phase: Phase,
     pub(super) token: i64,
-    /// The text of the ledger that its begin writes.
+    /// The text of the ledger that its begin writes, and the version of the item's node that it checks.
     pub(super) ledger: String,
+    pub(super) version: i32,
     /// The transaction that created the item's node.
     pub(super) made: i64,
     pub(super) taken: bool,
@@ -342,8 +343,10 @@ pub(super) struct Busy {
     pub(super) passed: (Timestamp, Timestamp),
     /// Whether `running` was created, and whether persistent.
     pub(super) mark: Mark,
-    /// The session of the mark.
+    /// The session of the mark, 0 where it must be looked at first.
     pub(super) session: u64,
+    /// Whether a mark in a later session was asked for.
+    pub(super) remarked: bool,
 }
 
 /// An item that was taken over and is to be begun.
@@ -404,13 +407,16 @@ pub(super) struct Follow {
     pub(super) handover: BTreeMap<u32, (Option<String>, Timestamp)>,
     /// A trigger came while the assignment was not settled.
     pub(super) trigger_held: bool,
+    /// When to look at the owners again: a leader that lost its leadership may have been in the middle of dividing.
+    pub(super) recheck: Vec<Timestamp>,
 }
 
 impl Follow {
     pub(super) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         let ask = self.ask_at.filter(|_| !self.asked);
         let unowned = self.unowned_since.map(|since| since + limits::LEADER_WAIT);
-        let times = self.hold_until.into_iter().chain(ask).chain(self.depose_at()).chain(unowned);
+        let recheck = self.recheck.iter().copied();
+        let times = self.hold_until.into_iter().chain(ask).chain(self.depose_at()).chain(unowned).chain(recheck);
         times.filter(|at| *at > now).min()
     }
 
@@ -435,13 +441,11 @@ pub(super) struct Lead {
     pub(super) kept: BTreeSet<u32>,
     /// One of them has ended: divide again.
     pub(super) forced: bool,
-    /// When to look at the assignment again: a leader that we deposed may have been in the middle of dividing.
-    pub(super) recheck: Vec<Timestamp>,
 }
 
 impl Lead {
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
-        self.at.into_iter().chain(self.recheck.iter().copied()).min()
+        self.at
     }
 }
 
@@ -522,8 +526,10 @@ pub(super) enum Step {
     InspectTaker { item: u32, taker: String },
     ClearMark { item: u32, of: String },
     FindOrphans { items: Vec<u32> },
+    FindLeft { items: Vec<u32> },
     ReadOrphan { item: u32, latch: String },
     TakeOver { item: u32, latch: String, taken: Taken, dead: String },
+    SettleTakeovers { items: Vec<u32> },
 }
 
 /// Effects in the order in which they are to be done.

@@ -18,7 +18,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         return Vec::new();
     }
     // A leader of Java's that waited for long and goes on although it leads no more is no rest.
-    let late = |change: &&Change| change.at + limits::LEADER_RECHECKS[2] > evidence.terms.end;
+    let late = |change: &&Change| change.at + limits::OWNERS_RECHECKS[2] > evidence.terms.end;
     let by_java =
         |change: &Change| change.path == evidence.path.processing() && evidence.is_java_s_session(change.session);
     if evidence.history.iter().rev().take_while(late).any(by_java) {

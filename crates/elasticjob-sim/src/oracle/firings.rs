@@ -58,6 +58,12 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         for pair in runs.windows(2) {
             latest = latest.max(pair[0].due);
             let spell = (pair[0].start.min(latest), pair[1].start);
+            // One that died with its begin under way has told nobody what passed before. Where its clock was ahead, its due
+            // time is later than that of a trigger behind it, whose ledger keeps it.
+            let kept = ledger.iter().find(|(zxid, _)| *zxid == pair[0].token).map_or(pair[0].due, |(_, due)| *due);
+            let died =
+                |(zxid, due): &&(i64, Timestamp)| *zxid < pair[0].token && *due <= kept && !tokens.contains(zxid);
+            latest = ledger.iter().filter(died).map(|(_, due)| *due).fold(latest, Timestamp::max);
             if unsteady.iter().any(|(from, to)| *from <= spell.1 && *to >= spell.0) {
                 continue;
             }
@@ -70,7 +76,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
             if differ || evidence.terms.stepped_back {
                 continue;
             }
-            // One that died with its begin under way has told nobody what passed before.
+            // And this side of it.
             let between = |zxid: i64| zxid > pair[0].token && zxid < pair[1].token;
             if ledger.iter().any(|(zxid, _)| between(*zxid) && !tokens.contains(zxid)) {
                 continue;

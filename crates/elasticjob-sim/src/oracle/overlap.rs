@@ -85,13 +85,13 @@ fn gave_up_its_mark(evidence: &Evidence, first: &Entry, second: &Entry) -> bool 
     own.filter(early).any(|change| change.what == What::Deleted)
 }
 
-/// Whether somebody of Java's took a mark of another one's away, or wrote over it, shortly before or in these runs: Java does so when it asks for
-/// takeovers, and when it reconnects. What such a run leaves behind then meets the mark of the next one.
+/// Whether somebody of Java's took a mark of another one's away, or wrote over it, in these runs: Java does so when it asks for
+/// takeovers, and when it reconnects.
 pub(super) fn has_lost_its_mark(evidence: &Evidence, one: &Entry, other: &Entry) -> bool {
     let path = evidence.path.item_running(one.item);
     // An answer may be on its way for long: from the begins in the registry on.
     let begun = evidence.begin_of(one).1.min(evidence.begin_of(other).1);
-    let (from, to) = (begun - evidence.terms.run_max, one.start.max(other.start));
+    let (from, to) = (begun, one.start.max(other.start));
     let mut replay = Replay::default();
     evidence.history.iter().filter(|change| change.path == path && change.at <= to).any(|change| {
         let by_java = change.at >= from && change.session != 0 && evidence.is_java_s_session(change.session);

@@ -106,6 +106,7 @@ impl Living<'_> {
             history,
             runs,
             told,
+            busiest: BTreeMap::new(),
             java,
             off,
             up,

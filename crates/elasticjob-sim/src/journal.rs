@@ -117,6 +117,8 @@ pub struct Evidence {
     pub runs: Journal,
     /// Firings that were not begun, as instances told.
     pub told: Vec<Told>,
+    /// Of each instance of ours the second in which it asked the registry most often, and how often, where that is known.
+    pub busiest: BTreeMap<String, (Timestamp, u32)>,
     /// The instances of Java.
     pub java: BTreeSet<String>,
     /// The instances of ours whose clock was off: they do not see the same firings pass as the others.

@@ -50,11 +50,12 @@ pub enum Defect {
     ProcessingKept,
     CutOffCountsAsDone,
     NotToldOfFirings,
+    AsksTooOften,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 33] = [
+    pub const ALL: [Defect; 34] = [
         Defect::NoFence,
         Defect::BeginWithoutAssignment,
         Defect::EmptyLedger,
@@ -88,6 +89,7 @@ impl Defect {
         Defect::ProcessingKept,
         Defect::CutOffCountsAsDone,
         Defect::NotToldOfFirings,
+        Defect::AsksTooOften,
     ];
 
     /// What it does wrong.
@@ -126,6 +128,7 @@ impl Defect {
             Defect::ProcessingKept => "a resharding leaves `processing` behind until the session ends",
             Defect::CutOffCountsAsDone => "a run that is cut off since its instance leaves counts as done",
             Defect::NotToldOfFirings => "firings that nobody begins are not told",
+            Defect::AsksTooOften => "what is read is asked for again and again",
         }
     }
 }
@@ -157,6 +160,7 @@ impl Defect {
             Defect::RunTwice => &["overlap"],
             Defect::TokenRepeated => &["tokens"],
             Defect::UnknownPath => &["paths"],
+            Defect::AsksTooOften => &["calm"],
         }
     }
 
@@ -275,6 +279,7 @@ pub(crate) fn spoil_effects(defect: Defect, machine: &JobMachine, effects: Vec<E
                 spoiled.push(Effect::Run(run));
             }
             Effect::Unlatch(..) if defect == Defect::LatchKept => {}
+            Effect::Read(..) if defect == Defect::AsksTooOften => spoiled.extend(vec![effect; 100]),
             Effect::Note(Note::Passed { .. } | Note::Skipped { .. }) if defect == Defect::NotToldOfFirings => {}
             other => spoiled.push(other),
         }

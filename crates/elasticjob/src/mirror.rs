@@ -1,9 +1,10 @@
 //! Keeps the machines' pictures of their jobs: sets the watches and reads. A watch says where; what stands there is read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use elasticjob_core::path::JobPath;
+use elasticjob_core::tree::Node;
 use elasticjob_core::view::{Answer, JobView, Query};
 use elasticjob_registry::{Error, Registry, Sink, Target, Watch};
 
@@ -48,4 +49,26 @@ pub(crate) async fn load(
     let watches = Watches { _fixed: fixed, nodes: nodes.into_iter().zip(single).collect() };
     let view = view(registry, path).await?;
     Ok((watches, view))
+}
+
+/// Every node from that one on, with the paths of its children in text order; what goes meanwhile is left out.
+pub(crate) async fn subtree(
+    registry: &dyn Registry,
+    root: &str,
+) -> Result<BTreeMap<String, (Node, Vec<String>)>, Error> {
+    let mut found = BTreeMap::new();
+    let mut level = vec![root.to_owned()];
+    while !level.is_empty() {
+        let queries = level.iter().flat_map(|at| [Query::Node(at.clone()), Query::Children(at.clone())]).collect();
+        let answers = registry.read(queries).await?;
+        let mut next = Vec::new();
+        for (at, pair) in level.into_iter().zip(answers.chunks(2)) {
+            let Some(node) = pair[0].node() else { continue };
+            let below: Vec<String> = pair[1].children().iter().map(|name| format!("{at}/{name}")).collect();
+            next.extend(below.iter().cloned());
+            found.insert(at, (node.clone(), below));
+        }
+        level = next;
+    }
+    Ok(found)
 }

@@ -2,6 +2,7 @@
 //! job needs no task and no timer of its own.
 
 mod effects;
+mod leftovers;
 mod slot;
 mod timers;
 
@@ -116,6 +117,12 @@ pub(crate) enum Message {
         epoch: u64,
         difference: Duration,
     },
+    /// What a job left behind is gone, or could not be taken away.
+    Swept {
+        name: String,
+        epoch: u64,
+        done: bool,
+    },
     /// Somebody wants to see what a job decides by.
     Look {
         job: String,
@@ -140,6 +147,7 @@ impl Worker {
             committer,
             slots: Vec::new(),
             names: HashMap::new(),
+            leftovers: HashMap::new(),
             timers: Timers::default(),
             link: Link::Down("not connected yet".into()),
             own: sender.downgrade(),
@@ -177,6 +185,8 @@ struct Task {
     committer: Committer,
     slots: Vec<Option<Slot>>,
     names: HashMap<String, usize>,
+    /// Jobs that left without a link, and the session in which they left nodes behind.
+    leftovers: HashMap<String, u64>,
     timers: Timers,
     link: Link,
     own: mpsc::WeakUnboundedSender<Message>,
@@ -248,6 +258,7 @@ impl Task {
                 }
             }
             Message::Ended { job, run, item, failed } => self.input(job, Input::ItemEnded { run, item, failed }),
+            Message::Swept { name, epoch, done } => self.swept(&name, epoch, done),
             Message::Look { job, answer } => {
                 let job = self.names.get(&job).copied();
                 let view = job.and_then(|job| self.slot(job)).and_then(|slot| slot.machine.view().cloned());
@@ -286,6 +297,9 @@ impl Task {
 
     fn link_changed(&mut self, link: Link) {
         self.link = link;
+        for name in self.leftovers.keys().cloned().collect::<Vec<_>>() {
+            self.sweep(&name);
+        }
         for job in 0..self.slots.len() {
             if let Some(slot) = self.slot(job) {
                 let connected = slot.disconnect();
@@ -302,7 +316,10 @@ impl Task {
         let Link::Up { epoch, .. } = self.link else { return };
         let Some(worker) = self.own.upgrade() else { return };
         let registry = Arc::clone(&self.registry);
-        let Some(slot) = self.slot(job) else { return };
+        let Some(slot) = self.slots.get_mut(job).and_then(Option::as_mut) else { return };
+        if self.leftovers.contains_key(&slot.name) {
+            return; // what the job of that name before has left is taken away first
+        }
         slot.epoch = epoch;
         let path = slot.machine.path().clone();
         let nodes: Vec<String> = slot.wanted.iter().cloned().collect();
@@ -336,6 +353,7 @@ impl Task {
         if let Some(slot) = self.slot(job) {
             slot.watches = watches;
             slot.connected = true;
+            slot.session = Some(session);
         }
         self.input(job, Input::SessionBack { session, timeout, view });
         self.read_touched(job);

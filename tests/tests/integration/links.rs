@@ -1,12 +1,14 @@
 //! Links that are cut, and servers that go away: everything runs again, everywhere, by itself.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use elasticjob::registry::Connection;
 use elasticjob::registry::zookeeper::{Settings, Zookeeper};
-use elasticjob::{JobHandle, NetworkPreference, Plugins, ScheduleJob};
+use elasticjob::registry::{Connection, Link, Registry};
+use elasticjob::{JobHandle, JobState, NetworkPreference, Plugins, ScheduleJob};
+use elasticjob_core::view::Query;
 use elasticjob_tests::{Ensemble, Process, Proxy, ZooKeeper, agent, eventually, pause, wall_clock_millis};
 
 use crate::job_file;
@@ -86,6 +88,71 @@ async fn the_death_of_zookeeper_s_leader_and_a_restart_of_all_are_survived() {
         ensemble.restart();
         all_run_after(&runs, wall_clock_millis(), "all jobs run after a restart of the ensemble");
     });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_stops_without_a_link_leaves_nothing_in_the_session_that_other_jobs_hold() {
+    let zookeeper = ZooKeeper::start();
+    let proxy = Proxy::to(zookeeper.port()).await;
+    let settings = |servers: &str| Settings {
+        session_timeout: Duration::from_secs(30),
+        base_sleep: Duration::from_millis(100),
+        max_sleep: Duration::from_millis(500),
+        ..Settings::new(servers, "links")
+    };
+    let registry = Arc::new(Zookeeper::connect(settings(&proxy.address())).expect("right settings"));
+    let connection = Connection::new(registry, Plugins::default(), &NetworkPreference::default()).expect("an address");
+    let runs = Arc::new(AtomicU32::default());
+    let job = |name: &str| {
+        let runs = Arc::clone(&runs);
+        ScheduleJob::new(name, 2).cron("* * * * * ?").simple(move |_| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            async { Ok(()) }
+        })
+    };
+    let stays = job("stays").start(&connection).await.expect("starts");
+    let leaves = job("leaves").start(&connection).await.expect("starts");
+    let comes_back = job("comes-back").start(&connection).await.expect("starts");
+    let with_items = |items: usize| move |state: &JobState| matches!(state, JobState::Running { items: own, .. } if own.len() == items);
+    for handle in [&stays, &leaves, &comes_back] {
+        handle.states().wait_for(with_items(2)).await.expect("it has its items");
+    }
+
+    proxy.cut();
+    stays.states().wait_for(|state| *state == JobState::Disconnected).await.expect("it hears of the cut");
+    leaves.stop().await;
+    comes_back.stop().await;
+    let again = job("comes-back").submit(&connection).await.expect("starts");
+
+    let seen = Zookeeper::connect(settings(&zookeeper.address())).expect("right settings");
+    seen.link().wait_for(|link| matches!(link, Link::Up { .. })).await.expect("a link");
+    let ephemeral = async |job: &str| {
+        let nodes = ["instances", "leader/election", "sharding/0/instance", "sharding/1/instance"];
+        let mut found = Vec::new();
+        for folder in nodes {
+            let path = format!("/{job}/{folder}");
+            let answers = seen.read(vec![Query::Children(path.clone())]).await.expect("an answer");
+            let children: Vec<String> = answers[0].children().iter().map(|name| format!("{path}/{name}")).collect();
+            let answers = seen.read(children.iter().cloned().map(Query::Node).collect()).await.expect("answers");
+            let nodes = answers.iter().filter_map(|answer| answer.node());
+            found.extend(children.into_iter().zip(nodes).filter(|(_, n)| n.owner != 0).map(|(at, n)| (at, n.owner)));
+        }
+        found
+    };
+    let before = ephemeral("stays").await;
+    assert_eq!(before.len(), 4, "instance, leader and two claims: {before:?}");
+    assert_eq!(ephemeral("leaves").await.len(), 4);
+
+    proxy.mend();
+    again.states().wait_for(with_items(2)).await.expect("it has its items again");
+    let patience = Duration::from_secs(20);
+    let here = tokio::runtime::Handle::current();
+    let nothing = || here.block_on(ephemeral("leaves")).is_empty().then_some(());
+    tokio::task::block_in_place(|| eventually("nothing is left", patience, nothing));
+    assert_eq!(ephemeral("stays").await, before, "the session lived on");
+    let known = runs.load(Ordering::Relaxed);
+    let more = || (runs.load(Ordering::Relaxed) >= known + 8).then_some(());
+    tokio::task::block_in_place(|| eventually("both go on", patience, more));
 }
 
 #[test]

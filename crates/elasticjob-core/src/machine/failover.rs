@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::types::{Effects, Purpose, Step, Taken};
+use super::types::{Abandoned, Effects, Purpose, Step, Taken};
 use super::{JobMachine, Note, StepResult};
 use crate::limits;
 use crate::path;
@@ -44,10 +44,8 @@ impl JobMachine {
             // Nothing is taken over any more; what asks for it would be a phantom run once failover is on again.
             self.left_behind.clear();
             if !self.orphans.is_empty() {
-                for item in std::mem::take(&mut self.orphans) {
-                    self.abandoned.entry(item).or_insert(false);
-                }
-                return true; // taken away by the rule `release`
+                self.orphans.clear();
+                self.bereaved.insert(String::new());
             }
         }
         let waits = self.bereaved.iter().filter_map(|id| self.gone.get(id)).any(|t| now < *t + limits::SECOND_LOOK);
@@ -104,9 +102,19 @@ impl JobMachine {
             return self.look_again(now, out);
         };
         for (item, answer) in items.iter().zip(&answers) {
-            if answer.node().is_some_and(|mark| self.is_dead(*item, &mark.text())) {
-                self.abandoned.entry(*item).or_insert(false);
+            if let Some(mark) = answer.node().filter(|mark| self.is_over(*item, mark)) {
+                let left = Abandoned { failover: false, seen: Some(mark.version) };
+                self.abandoned.entry(*item).or_insert(left);
             }
+        }
+    }
+
+    /// Whether nobody runs any more what a `failovering` says was taken over.
+    fn is_over(&self, item: u32, failovering: &Node) -> bool {
+        if failovering.is(self.id()) {
+            !self.taken.contains_key(&item) && !self.busy.get(&item).is_some_and(|b| b.taken)
+        } else {
+            !self.view.is_live(&failovering.text())
         }
     }
 
@@ -161,6 +169,11 @@ impl JobMachine {
             return self.look_again(now, out);
         };
         let node = |index: usize| answers.get(index).and_then(Answer::node);
+        if let (Some(failover), Some(ledger)) = (node(2), node(4))
+            && self.take_up(now, item, failover, ledger)
+        {
+            return self.release_latch(out);
+        }
         let live: BTreeSet<&String> = answers.get(6).map(Answer::children).unwrap_or_default().iter().collect();
         let dead = |id: &String| if id == self.id() { self.is_dead(item, id) } else { !live.contains(id) };
         let (running, failovering) = (node(1).map(|n| n.text()), node(3).map(|n| n.text()));
@@ -201,7 +214,10 @@ impl JobMachine {
             self.orphans.remove(&item);
             if node(5).is_some() && node(4).is_some() {
                 // Somebody runs it, or is about to: looked at again when that one's nodes go.
-                self.watch(vec![self.path.item_failover(item), self.path.item_running(item)], out);
+                // A watch tells of a node that is not there as of one that went.
+                let nodes = [(2, self.path.item_failover(item)), (1, self.path.item_running(item))];
+                let there = nodes.into_iter().filter(|(index, _)| node(*index).is_some()).map(|(_, path)| path);
+                self.watch(there.collect(), out);
             }
             if node(2).is_some() && node(1).is_some_and(|mark| mark.is(self.id())) && self.is_dead(item, self.id()) {
                 // Nobody but us knows that it does not run.
@@ -291,20 +307,31 @@ impl JobMachine {
         for (item, answers) in items.iter().zip(answers.chunks(3)) {
             self.half_taken.remove(item);
             let [failover, failovering, ledger] = answers else { continue };
-            let is_free = !self.taken.contains_key(item) && !self.busy.contains_key(item);
             if let (Some(failover), Some(ledger)) = (failover.node(), ledger.node())
-                && failover.owner == self.session_id()
-                && is_free
+                && self.take_up(now, *item, failover, ledger)
             {
-                let due = Ledger::parse(&ledger.data).map(|l| l.due).or(self.schedule.last_due).unwrap_or(now);
-                self.taken.insert(*item, Taken { ledger_version: ledger.version, due, made: ledger.czxid });
-                self.orphans.remove(item);
-            } else if self.config.as_ref().is_some_and(|c| c.failover) {
+                continue;
+            }
+            let left = failovering.node().filter(|mark| self.is_over(*item, mark));
+            if self.config.as_ref().is_some_and(|c| c.failover) {
                 self.orphans.insert(*item);
-            } else if failover.node().is_none() && failovering.node().is_some_and(|n| n.is(self.id())) && is_free {
-                self.abandoned.insert(*item, false); // carried out in a session that is over
+            } else if let (None, Some(mark)) = (failover.node(), left) {
+                // Carried out in a session that is over.
+                self.abandoned.insert(*item, Abandoned { failover: false, seen: Some(mark.version) });
             }
         }
+    }
+
+    /// A takeover of ours that is neither begun nor waits for that, since an answer was lost: it goes on. Says whether it does.
+    fn take_up(&mut self, now: Timestamp, item: u32, failover: &Node, ledger: &Node) -> bool {
+        let is_free = !self.taken.contains_key(&item) && !self.busy.contains_key(&item);
+        let ours = failover.owner == self.session_id() && failover.version == TAKEN_VERSION && is_free;
+        if ours {
+            let due = Ledger::parse(&ledger.data).map(|l| l.due).or(self.schedule.last_due).unwrap_or(now);
+            self.taken.insert(item, Taken { ledger_version: ledger.version, due, made: ledger.czxid });
+            self.orphans.remove(&item);
+        }
+        ours
     }
 
     /// Rule: finds out whose mark it is that refused a begin, and clears it where its owner is gone.
@@ -366,6 +393,10 @@ impl JobMachine {
         let StepResult::Answers(answers) = result else { return };
         let (running, failover) = (answers.first().and_then(Answer::node), answers.get(1).and_then(Answer::node));
         let Some(failover) = failover.filter(|n| n.is(taker)) else { return };
+        if taker == self.id() && self.is_dead(item, taker) {
+            self.half_taken.insert(item);
+            return;
+        }
         // It runs, or is one of ours, which needs no help: looked at again later.
         if running.is_some_and(|mark| mark.is(taker)) || (failover.owner != 0 && failover.version == TAKEN_VERSION) {
             self.takers.insert(item, (taker.to_owned(), false, now + TAKER_TIME));

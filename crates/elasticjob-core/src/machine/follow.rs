@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::types::{Effects, Item, Step};
+use super::types::{Abandoned, Effects, Item, Step};
 use super::{Effect, JobMachine, Note, StepResult};
 use crate::limits;
 use crate::path::{JobPath, parse_item};
@@ -89,7 +89,8 @@ impl JobMachine {
         let watched = lost.iter().flat_map(|i| [self.path.item_disabled(*i), self.path.item_failover(*i)]).collect();
         self.unwatch(watched, out);
         // Looked at anew, since their `failover` is not watched any more.
-        let behind: Vec<u32> = lost.iter().filter(|item| self.left_behind.remove(item)).copied().collect();
+        let waits = |item: &&u32| self.left_behind.remove(item) || self.view.failover_items.contains(item);
+        let behind: Vec<u32> = lost.iter().filter(waits).copied().collect();
         self.orphans.extend(behind);
         self.claimed.retain(|item| !lost.contains(item));
         if ops.is_empty() {
@@ -175,7 +176,8 @@ impl JobMachine {
             let (Some(owner), Some(node)) = (owner.node(), node.node()) else { continue };
             let left = |mark: &str| marks.children().iter().any(|m| m == mark);
             if !failover && left("failovering") && !left("running") {
-                self.abandoned.insert(*item, false); // a takeover of before failover was switched off
+                // A takeover of before failover was switched off.
+                self.abandoned.insert(*item, Abandoned { failover: false, seen: None });
             }
             if owner.is(self.id()) && claims.children().contains(&claim) {
                 items.insert(*item, self.item(now, *item, owner, node, marks, taker));

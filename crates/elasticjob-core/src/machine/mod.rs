@@ -38,7 +38,7 @@ use crate::limits;
 use crate::path::JobPath;
 use crate::time::Timestamp;
 use crate::view::{JobView, ServerState};
-use types::{Busy, Effects, Follow, Item, Latch, Lead, Life, Purpose, Schedule, Session, Step, Taken};
+use types::{Abandoned, Busy, Effects, Follow, Item, Latch, Lead, Life, Purpose, Schedule, Session, Step, Taken};
 
 /// One job on one instance. See the module's documentation.
 #[derive(Debug)]
@@ -75,8 +75,8 @@ pub struct JobMachine {
     orphans: BTreeSet<u32>,
     /// Items with a mark of ours that nobody runs, behind a `failover` of another one: looked at again when that goes.
     left_behind: BTreeSet<u32>,
-    /// Takeovers that came to nothing: their nodes are to be deleted, `failover` too or `failovering` alone.
-    abandoned: BTreeMap<u32, bool>,
+    /// Takeovers that came to nothing: their nodes are to be deleted.
+    abandoned: BTreeMap<u32, Abandoned>,
     /// Items that we may have taken over: nobody knows yet whether it was carried out.
     half_taken: BTreeSet<u32>,
     /// The items that have a claim of ours.
@@ -357,7 +357,8 @@ impl JobMachine {
             Step::LookAgain => self.looked_again(now, result),
             Step::ReadLate { item, latch } => self.late_read(now, item, &latch, result, out),
             Step::ReleaseLate { item, latch } => self.late_released(item, &latch, result, out),
-            Step::Mark { items, ops } => self.marks_kept(now, items, ops, result),
+            Step::Mark { items, ops } => self.marks_kept(now, items, ops, result, out),
+            Step::ReadMark { item } => self.mark_read(now, item, result),
             Step::Misfire { items, ops } => self.misfires_marked(now, items, ops, result),
             Step::Trigger => self.trigger_acknowledged(now, result),
             Step::Inspect { item } => self.inspected(now, item, result, out),

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::failover::TAKEN_VERSION;
-use super::types::{Begun, Blocked, Busy, Effects, Item, Life, Mark, Phase, Purpose, Step, Taken};
+use super::types::{Abandoned, Begun, Blocked, Busy, Effects, Item, Life, Mark, Phase, Purpose, Step, Taken};
 use super::{Effect, JobMachine, Note, Run, RunId, RunItem, Source, StepResult};
 use crate::config::JobConfig;
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::{Mode, Node, Op, Reason, Refusal};
-use crate::view::Query;
+use crate::view::{Answer, Query};
 use crate::wire::{Ledger, task_id};
 
 impl JobMachine {
@@ -236,7 +236,7 @@ impl JobMachine {
             }
             return;
         } else if self.taken.remove(&item).is_some() {
-            self.abandoned.insert(item, true); // its owner, or another taker, was faster
+            self.abandoned.insert(item, Abandoned { failover: true, seen: None }); // its owner, or another taker, was faster
         } else {
             // The assignment, the claim or the ledger is not what we knew: others have been there.
             self.items.remove(&item);
@@ -311,7 +311,9 @@ impl JobMachine {
     fn begin_lost(&mut self, number: u32, busy: &Busy) {
         self.busy.remove(&number);
         let failover = self.config.as_ref().is_some_and(|c| c.failover);
-        if failover {
+        if busy.taken {
+            self.half_taken.insert(number); // our `failover` may still stand
+        } else if failover {
             self.orphans.insert(number);
         } else if let Some(item) = self.items.get_mut(&number) {
             item.missed = Some(busy.due);
@@ -364,9 +366,9 @@ impl JobMachine {
 
     /// Rule: takes the marks of ended items away: together, but none waits long for a slow one of its run.
     pub(super) fn release(&mut self, now: Timestamp, out: &mut Effects) -> bool {
-        if let Some((item, taken)) = self.abandoned.first_key_value().map(|(item, taken)| (*item, *taken)) {
-            let mut ops = vec![Op::delete(self.path.item_failovering(item))];
-            if taken {
+        if let Some((item, of)) = self.abandoned.first_key_value().map(|(item, of)| (*item, *of)) {
+            let mut ops = vec![Op::Delete { path: self.path.item_failovering(item), version: of.seen }];
+            if of.failover {
                 // Only while it is ours: a Java instance may have put its own in its place.
                 ops.insert(0, Op::Delete { path: self.path.item_failover(item), version: Some(TAKEN_VERSION) });
             }
@@ -423,10 +425,10 @@ impl JobMachine {
     ) {
         if let StepResult::Refused(refusal) = &result {
             let path = ops.remove(refusal.op).path().to_owned(); // gone already, which is what we want
-            if items.iter().any(|item| self.path.item(*item) == path) {
+            if let Some(item) = items.iter().find(|item| self.path.item(**item) == path) {
                 // Others have begun it since: what stands there is theirs.
                 let below = format!("{path}/");
-                ops.retain(|op| !op.path().starts_with(&below));
+                ops.retain(|op| !op.path().starts_with(&below) && op.path() != self.path.failover_item(*item));
             }
             if ops.iter().any(|op| matches!(op, Op::Delete { .. })) {
                 self.commit(Step::Release { items, ops: ops.clone() }, ops, out);
@@ -456,10 +458,14 @@ impl JobMachine {
             }
             // Java takes every `failover` away when failover is switched off. What became of `failovering` is looked at.
             StepResult::Refused(Refusal { op: 0, reason: Reason::Missing })
-                if self.abandoned.get(&item) == Some(&true) =>
+                if self.abandoned.get(&item).is_some_and(|of| of.failover) =>
             {
                 self.abandoned.remove(&item);
-                self.orphans.insert(item);
+                if self.config.as_ref().is_some_and(|c| c.failover) {
+                    self.orphans.insert(item);
+                } else {
+                    self.abandoned.insert(item, Abandoned { failover: false, seen: None });
+                }
             }
             StepResult::Committed { .. } | StepResult::Refused(_) => drop(self.abandoned.remove(&item)),
             StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.pause(now),
@@ -506,7 +512,7 @@ impl JobMachine {
         let unmarked = |item: &u32, b: &Busy| {
             b.phase == Phase::Running
                 && b.mark == Mark::Ephemeral
-                && ![0, session].contains(&b.session)
+                && b.session != session
                 && self.items.contains_key(item)
         };
         let unmarked = self.busy.iter().filter(|(i, b)| unmarked(i, b)).map(|(item, _)| *item);
@@ -528,7 +534,14 @@ impl JobMachine {
         self.commit(Step::Mark { items, ops: ops.clone() }, ops, out)
     }
 
-    pub(super) fn marks_kept(&mut self, now: Timestamp, items: Vec<u32>, mut ops: Vec<Op>, result: StepResult) {
+    pub(super) fn marks_kept(
+        &mut self,
+        now: Timestamp,
+        items: Vec<u32>,
+        mut ops: Vec<Op>,
+        result: StepResult,
+        out: &mut Effects,
+    ) {
         match result {
             StepResult::Committed { .. } => {
                 let session = self.session_id();
@@ -540,16 +553,32 @@ impl JobMachine {
             }
             StepResult::Refused(refusal) => {
                 let path = ops.swap_remove(refusal.op).path().to_owned();
-                for item in items {
-                    let Some(busy) = self.busy.get_mut(&item) else { continue };
-                    if self.path.item(item) == path {
-                        busy.mark = Mark::None; // somebody else runs it by now: nothing of ours to release
-                    } else if self.path.item_running(item) == path {
-                        busy.session = 0; // another one's, or ours, when an answer was lost: looked at when it ends
-                    }
+                let is_same = |item: &&u32| self.path.item(**item) == path;
+                if let Some(busy) = items.iter().find(is_same).and_then(|item| self.busy.get_mut(item)) {
+                    busy.mark = Mark::None; // somebody else runs it by now: nothing of ours to release
+                } else if let Some(item) = items.iter().find(|item| self.path.item_running(**item) == path) {
+                    self.read_mark(*item, out);
                 }
             }
             StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.pause(now),
+        }
+    }
+
+    /// A mark that stands where one is to be made anew: another one's, or ours, when an answer was lost.
+    pub(super) fn read_mark(&mut self, item: u32, out: &mut Effects) -> bool {
+        self.read(Step::ReadMark { item }, vec![Query::Node(self.path.item_running(item))], out)
+    }
+
+    pub(super) fn mark_read(&mut self, now: Timestamp, item: u32, result: StepResult) {
+        let StepResult::Answers(answers) = result else { return self.pause(now) };
+        let session = self.session_id();
+        let mark = answers.first().and_then(Answer::node);
+        let ours = mark.is_some_and(|m| m.is(self.id()) && m.owner == session && m.version == 0);
+        let Some(busy) = self.busy.get_mut(&item) else { return };
+        if ours {
+            busy.session = session;
+        } else {
+            busy.mark = Mark::None;
         }
     }
 
@@ -619,12 +648,15 @@ impl JobMachine {
 
     /// Rule: writes down that items missed a firing, so that the catch-up survives this instance.
     pub(super) fn mark_misfires(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
-        if !self.config.as_ref().is_some_and(|c| c.misfire) || self.life != Life::Joined {
+        // What is checked must be known: else it would be refused again and again.
+        let known = self.life == Life::Joined && !self.follow.stale;
+        if !self.config.as_ref().is_some_and(|c| c.misfire) || !known {
             return false;
         }
         let unmarked = |number: &u32, item: &Item| {
             item.missed.is_some()
                 && !item.misfire_node
+                && self.claimed.contains(number)
                 && (self.busy.contains_key(number) || self.blocked.contains_key(number))
         };
         let unmarked = self.items.iter().filter(|(n, i)| unmarked(n, i)).map(|(n, _)| *n);

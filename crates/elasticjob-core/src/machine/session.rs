@@ -149,9 +149,11 @@ impl JobMachine {
                 }
             }
             Some(Place::ItemFailover(item)) => {
-                if node.is_none() && (self.left_behind.remove(item) || self.view.failover_items.contains(item)) {
-                    self.orphans.insert(*item);
-                    if !self.items.contains_key(item) {
+                if node.is_none() {
+                    if self.left_behind.remove(item) || self.view.failover_items.contains(item) {
+                        self.orphans.insert(*item);
+                    }
+                    if !self.items.contains_key(item) && !self.claimed.contains(item) {
                         self.unwatch(vec![self.path.item_failover(*item)], out);
                     }
                 }

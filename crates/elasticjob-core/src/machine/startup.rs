@@ -217,6 +217,10 @@ impl JobMachine {
         if !self.busy.is_empty() && (has_time || !self.has_cut_off(now, out)) {
             return false;
         }
+        let unsure = |b: &Busy| b.mark == Mark::Ephemeral && b.remarked && b.session != self.session_id();
+        if let Some(item) = self.busy.iter().find(|(_, b)| unsure(b)).map(|(item, _)| *item) {
+            return self.read_mark(item, out);
+        }
         let mut ops = Vec::new();
         if self.view.instances.get(self.id()).is_some_and(|n| n.owner == self.session_id()) {
             ops.push(Op::delete(self.path.instance(self.id())));

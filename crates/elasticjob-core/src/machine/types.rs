@@ -360,6 +360,15 @@ pub(super) struct Taken {
     pub(super) made: i64,
 }
 
+/// A takeover that came to nothing: its `failovering` is to be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Abandoned {
+    /// And its `failover`.
+    pub(super) failover: bool,
+    /// The version of `failovering`, where it was seen.
+    pub(super) seen: Option<i32>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     None,
@@ -520,6 +529,7 @@ pub(super) enum Step {
     ReadLate { item: u32, latch: String },
     ReleaseLate { item: u32, latch: String },
     Mark { items: Vec<u32>, ops: Vec<Op> },
+    ReadMark { item: u32 },
     Misfire { items: Vec<u32>, ops: Vec<Op> },
     Trigger,
     Inspect { item: u32 },

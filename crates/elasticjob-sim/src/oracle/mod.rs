@@ -2,6 +2,7 @@
 //! terms that whoever made the faults gives. It knows nothing of how the cluster was run.
 
 mod assignment;
+mod calm;
 mod cover;
 mod disabled;
 mod firings;
@@ -44,7 +45,7 @@ impl fmt::Display for Violation {
 type Invariant = fn(&Evidence) -> Vec<Violation>;
 
 /// Every invariant by its name.
-pub const INVARIANTS: [(&str, Invariant); 12] = [
+pub const INVARIANTS: [(&str, Invariant); 13] = [
     (overlap::NAME, overlap::judge),
     (assignment::NAME, assignment::judge),
     (tokens::NAME, tokens::judge),
@@ -57,6 +58,7 @@ pub const INVARIANTS: [(&str, Invariant); 12] = [
     (paths::NAME, paths::judge),
     (progress::NAME, progress::judge),
     (members::NAME, members::judge),
+    (calm::NAME, calm::judge),
 ];
 
 impl Evidence {

@@ -8,7 +8,7 @@ use elasticjob_core::config::JobConfig;
 use elasticjob_core::limits;
 
 use super::{Replay, Violation};
-use crate::Evidence;
+use crate::{Change, Evidence};
 
 pub(super) const NAME: &str = "progress";
 
@@ -17,6 +17,9 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         return Vec::new();
     }
     let replay = Replay::of(&evidence.history);
+    let late = |change: &Change| change.at + limits::OWNERS_RECHECKS[2] > evidence.terms.end;
+    let early = evidence.history.iter().position(late).unwrap_or(evidence.history.len());
+    let shortly_before = Replay::of(&evidence.history[..early]);
     let path = &evidence.path;
     let config = replay.document(path).and_then(|document| {
         JobConfig::check(&document, &|name| name.is_none().then_some(jiff::tz::TimeZone::UTC)).ok()
@@ -40,8 +43,9 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     let first_bound = due + slack + java;
     let mut violations = Vec::new();
     for item in (0..config.sharding_total_count).filter(|item| replay.get(&path.item_disabled(*item)).is_none()) {
-        // Java has its own ways to lose a firing, and its own marks.
-        if [path.item_owner(item), path.item_running(item)].iter().any(|node| evidence.is_java_s(&replay, node)) {
+        // Java has its own ways to lose a firing, and its own marks; and it takes an owner away at any time.
+        let java_s = |node: &String| evidence.is_java_s(&replay, node) || evidence.is_java_s(&shortly_before, node);
+        if [path.item_owner(item), path.item_running(item)].iter().any(java_s) {
             continue;
         }
         let runs: Vec<_> =

@@ -212,6 +212,14 @@ impl World {
             return;
         }
         self.requests += 1;
+        if matches!(request, Request::Ours(_)) {
+            let second = Timestamp(self.now.0 / 1_000 * 1_000);
+            let so_far = if process.pace.0 == second { process.pace.1 } else { 0 };
+            process.pace = (second, so_far + 1);
+            if process.busiest.is_none_or(|(_, most)| most < process.pace.1) {
+                process.busiest = Some(process.pace);
+            }
+        }
         if let Request::Ours(Effect::Latch(id, _)) = &request {
             process.asked.insert(*id);
         }

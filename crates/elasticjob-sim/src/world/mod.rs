@@ -71,6 +71,9 @@ struct Process {
     asked: BTreeSet<StepId>,
     /// Requests of one connection are carried out in order, and so are its answers and events.
     served: Timestamp,
+    /// The second of the last request of a machine of ours, and how many there were in it; and the second with the most.
+    pace: (Timestamp, u32),
+    busiest: Option<(Timestamp, u32)>,
     answered: Timestamp,
     /// Grows with each connection: what is still on an old link is lost.
     link: u64,
@@ -321,6 +324,7 @@ impl World {
             history: self.history.clone(),
             runs: self.journal.clone(),
             told: self.told.clone(),
+            busiest: self.processes.iter().filter_map(|p| Some((p.id.clone(), p.busiest?))).collect(),
             java: self.java_ids.clone(),
             off: self.off.clone(),
             up: self
@@ -438,6 +442,8 @@ impl Process {
             latches: BTreeMap::new(),
             asked: BTreeSet::new(),
             served: Timestamp(0),
+            pace: (Timestamp(0), 0),
+            busiest: None,
             answered: Timestamp(0),
             link: 0,
             life: 0,

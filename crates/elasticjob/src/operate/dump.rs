@@ -5,15 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use elasticjob_core::path::{self, JobPath};
-use elasticjob_core::tree::Node;
-use elasticjob_core::view::{JobView, Query};
+use elasticjob_core::view::JobView;
 use elasticjob_registry::{Error, Registry};
 use regex::Regex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{Operate, OperateError};
-use crate::clock;
+use crate::{clock, mirror};
 
 /// An IP as Java's expression finds it: without word boundaries.
 const IP: &str = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])){3}";
@@ -70,7 +69,7 @@ pub async fn dump_from(host: &str, port: u16, job: &str) -> Result<String, Opera
 /// Java. Where `cache` is a picture that a process decides by, nodes that differ from it have what it has beside them.
 pub(crate) async fn dump_text(registry: &dyn Registry, job: &str, cache: Option<&JobView>) -> Result<String, Error> {
     let root = format!("/{job}");
-    let nodes = nodes(registry, &root).await?;
+    let nodes = mirror::subtree(registry, &root).await?;
     let job = JobPath::new(path::job_of(&root).unwrap_or_default());
     let mut entries = Vec::new();
     let mut open: Vec<&String> = nodes.get(&root).map(|(_, below)| below.iter().collect()).unwrap_or_default();
@@ -87,25 +86,6 @@ pub(crate) async fn dump_text(registry: &dyn Registry, job: &str, cache: Option<
         open.extend(below);
     }
     Ok(format!("{}\n", mask(entries).join("\n")))
-}
-
-/// Every node from that one on, with the paths of its children in text order; what goes meanwhile is left out.
-async fn nodes(registry: &dyn Registry, root: &str) -> Result<BTreeMap<String, (Node, Vec<String>)>, Error> {
-    let mut found = BTreeMap::new();
-    let mut level = vec![root.to_owned()];
-    while !level.is_empty() {
-        let queries = level.iter().flat_map(|at| [Query::Node(at.clone()), Query::Children(at.clone())]).collect();
-        let answers = registry.read(queries).await?;
-        let mut next = Vec::new();
-        for (at, pair) in level.into_iter().zip(answers.chunks(2)) {
-            let Some(node) = pair[0].node() else { continue };
-            let below: Vec<String> = pair[1].children().iter().map(|name| format!("{at}/{name}")).collect();
-            next.extend(below.iter().cloned());
-            found.insert(at, (node.clone(), below));
-        }
-        level = next;
-    }
-    Ok(found)
 }
 
 /// Gives each address a name, by its first appearance in the whole dump. As in Java, every place of a found text in an entry
@@ -134,7 +114,7 @@ fn mask(entries: Vec<String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use elasticjob_core::time::Timestamp;
-    use elasticjob_core::tree::Op;
+    use elasticjob_core::tree::{Node, Op};
     use elasticjob_registry::{Link, Outcome, memory};
 
     use super::*;

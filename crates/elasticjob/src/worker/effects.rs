@@ -52,6 +52,10 @@ impl Task {
                 if let Some(slot) = self.slots.get_mut(job).and_then(Option::take) {
                     self.names.remove(&slot.name);
                     self.metrics.left(&slot.name, slot.executor.meter());
+                    if let Some(session) = slot.session.filter(|_| !slot.connected) {
+                        self.leftovers.insert(slot.name.clone(), session);
+                        self.sweep(&slot.name);
+                    }
                     tokio::spawn(slot.stop(reason));
                 }
             }

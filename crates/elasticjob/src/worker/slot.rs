@@ -22,6 +22,8 @@ pub(super) struct Slot {
     pub(super) latches: HashMap<StepId, oneshot::Sender<()>>,
     pub(super) epoch: u64,
     pub(super) connected: bool,
+    /// The session in which it was connected last.
+    pub(super) session: Option<u64>,
     /// Pictures that are being read, and the nodes that changed meanwhile.
     pub(super) reloads: u32,
     pub(super) touched: BTreeSet<String>,
@@ -44,6 +46,7 @@ impl Slot {
             latches: HashMap::new(),
             epoch: 0,
             connected: false,
+            session: None,
             reloads: 0,
             touched: BTreeSet::new(),
             yielding: BTreeSet::new(),

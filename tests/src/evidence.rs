@@ -1,13 +1,13 @@
 //! What a living cluster leaves behind, for the oracle that judges simulated ones: ZooKeeper's transaction logs, the journal
 //! that the jobs' script writes, and what our agents told in their logs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine;
 use elasticjob_core::machine::Source;
-use elasticjob_core::path::JobPath;
+use elasticjob_core::path::{JobPath, Place};
 use elasticjob_core::time::Timestamp;
 use elasticjob_sim::{Change, Entry, Evidence, Terms, Told, What};
 
@@ -18,8 +18,6 @@ use crate::transactions::{Log, carried_out};
 /// A cluster that is to be judged.
 #[derive(Debug)]
 pub struct Living<'a> {
-    /// The folders with the servers' transaction logs (`version-2`); what several of them have counts once.
-    pub logs: Vec<PathBuf>,
     /// The namespace.
     pub namespace: &'a str,
     /// The job.
@@ -59,14 +57,14 @@ pub struct Life {
 }
 
 impl Living<'_> {
-    /// Everything in one.
+    /// Everything in one. The servers' logs are to be read after all that is in here was collected.
     ///
     /// # Panics
     ///
-    /// When a log cannot be read.
-    pub fn evidence(&self) -> Evidence {
+    /// When a log is not what the peer writes.
+    pub fn evidence(&self, transactions: &Transactions) -> Evidence {
         let path = JobPath::new(self.job);
-        let mut history = self.history(&path);
+        let mut history = self.history(&path, transactions);
         history.retain(|change| change.at.0 <= self.end);
         let ours = |life: &Life| self.joined(&life.log);
         let registered = |change: &&Change| matches!(change.what, What::Wrote { .. });
@@ -84,7 +82,8 @@ impl Living<'_> {
             .runs
             .iter()
             .map(|run| Run { end: run.end.filter(|end| killed(run).is_none_or(|at| *end < at)), ..run.clone() });
-        let runs = runs.map(|run| entry(&run, &path, &history, &java)).collect();
+        let sessions = Sessions::of(&history, &path);
+        let runs = runs.map(|run| entry(&run, &sessions, java.contains(&run.instance))).collect();
         let told = self.agents.iter().flat_map(|life| self.told(life)).collect();
         let living = self.agents.iter().filter(|life| life.lives);
         let up = living.filter_map(|life| Some((self.joined_last(&life.log)?, None))).collect();
@@ -115,13 +114,13 @@ impl Living<'_> {
         }
     }
 
-    /// The registry's history below the job, from the servers' own logs.
-    fn history(&self, path: &JobPath) -> Vec<Change> {
-        let logs: Vec<Log> = self.logs.iter().map(|folder| log(folder)).collect();
+    /// The registry's history below the job.
+    fn history(&self, path: &JobPath, Transactions(transactions): &Transactions) -> Vec<Change> {
         let mut owners: BTreeMap<String, u64> = BTreeMap::new();
         let mut history = Vec::new();
         let namespace = format!("/{}", self.namespace);
-        for (zxid, lines) in carried_out(&logs) {
+        for (zxid, lines) in transactions {
+            let zxid = *zxid;
             for line in lines {
                 let fields: Vec<&str> = line.split('\t').collect();
                 let [at, session, what, node, data, ephemeral] = fields.as_slice() else { panic!("{line}") };
@@ -222,6 +221,50 @@ impl Living<'_> {
     }
 }
 
+/// What an ensemble has carried out.
+#[derive(Debug)]
+pub struct Transactions(Log);
+
+impl Transactions {
+    /// From the folders of its servers with their transaction logs (`version-2`); what several of them have counts once.
+    ///
+    /// # Panics
+    ///
+    /// When a log cannot be read, or no server has one of the transactions.
+    pub fn read(folders: &[PathBuf]) -> Transactions {
+        let logs: Vec<Log> = folders.iter().map(|folder| log(folder)).collect();
+        Transactions(carried_out(&logs))
+    }
+}
+
+/// What a history knows of sessions.
+struct Sessions {
+    /// Who asked for a transaction.
+    by_zxid: HashMap<i64, u64>,
+    /// When they ended.
+    ended: HashMap<u64, Timestamp>,
+    /// In which ones an instance was registered, and since when.
+    of_instance: HashMap<String, Vec<(Timestamp, u64)>>,
+}
+
+impl Sessions {
+    fn of(history: &[Change], path: &JobPath) -> Sessions {
+        let (mut by_zxid, mut ended) = (HashMap::new(), HashMap::new());
+        let mut of_instance: HashMap<String, Vec<(Timestamp, u64)>> = HashMap::new();
+        for change in history {
+            by_zxid.entry(change.zxid).or_insert(change.session);
+            match (&change.what, path.place(&change.path)) {
+                (What::SessionEnded, _) => drop(ended.entry(change.session).or_insert(change.at)),
+                (What::Wrote { .. }, Some(Place::Instance(id))) => {
+                    of_instance.entry(id.to_owned()).or_default().push((change.at, change.session));
+                }
+                _ => {}
+            }
+        }
+        Sessions { by_zxid, ended, of_instance }
+    }
+}
+
 /// What one server's transaction log says.
 fn log(folder: &Path) -> Log {
     let mut log = Log::new();
@@ -242,18 +285,13 @@ fn moment(text: &str) -> Option<Timestamp> {
     Some(Timestamp(at.as_millisecond()))
 }
 
-fn entry(run: &Run, path: &JobPath, history: &[Change], java: &BTreeSet<String>) -> Entry {
+fn entry(run: &Run, sessions: &Sessions, is_java: bool) -> Entry {
     let start = Timestamp(run.start);
-    let is_java = java.contains(&run.instance);
     // Its begin; for Java the session in which its instance was registered last.
-    let begun = history.iter().find(|change| !is_java && change.zxid == run.token).map(|change| change.session);
-    let node = path.instance(&run.instance);
-    let registered = history
-        .iter()
-        .rev()
-        .find(|change| change.path == node && change.at <= start && matches!(change.what, What::Wrote { .. }));
-    let session = begun.or(registered.map(|change| change.session)).unwrap_or_default();
-    let ended = history.iter().find(|change| change.session == session && change.what == What::SessionEnded);
+    let begun = sessions.by_zxid.get(&run.token).filter(|_| !is_java).copied();
+    let lives = sessions.of_instance.get(&run.instance);
+    let registered = lives.and_then(|lives| lives.iter().rev().find(|(since, _)| *since <= start));
+    let session = begun.or(registered.map(|(_, session)| *session)).unwrap_or_default();
     let source = match run.source.as_str() {
         "failover" => Source::Failover,
         "misfire" => Source::Misfire,
@@ -272,6 +310,6 @@ fn entry(run: &Run, path: &JobPath, history: &[Change], java: &BTreeSet<String>)
         start,
         end: run.end.map(Timestamp),
         cut_off: false,
-        lease_end: ended.map(|change| change.at),
+        lease_end: sessions.ended.get(&session).copied(),
     }
 }

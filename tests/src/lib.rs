@@ -14,7 +14,7 @@ mod wait;
 mod zookeeper;
 
 pub use database::{Database, PASSWORD, USER, sqlite_rows};
-pub use evidence::{Life, Living};
+pub use evidence::{Life, Living, Transactions};
 pub use journal::{Journal, Run};
 pub use process::{Process, agent, agent_with_clock, command, java, java_output, output};
 pub use proxy::Proxy;

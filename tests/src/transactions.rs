@@ -2,9 +2,11 @@
 //!
 //! No log is the whole truth: a leader that was cut off wrote down what nobody followed, and a server that was away for long
 //! got a snapshot, and has no log of the time before. So all logs are put together, and what a leader's term ended with is
-//! what the next leader's own log has of it.
+//! what the next leader's own log has of it. Nor does that always count: a server that takes in the end of a term from a
+//! leader that dies meanwhile may have it in its log and not in its tree, and lead then (ZOOKEEPER-3023 and its kin; 3.8 does).
+//! What comes later shows it: it deletes what was deleted, or creates what was created.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The transactions of one server: their lines by zxid.
 pub(crate) type Log = BTreeMap<i64, Vec<String>>;
@@ -35,7 +37,44 @@ pub(crate) fn carried_out(logs: &[Log]) -> Log {
         let follows = if term(*one) == term(*other) { one + 1 == *other } else { other & 0xFFFF_FFFF == 1 };
         assert!(follows, "no server has what came behind {one:x}, before {other:x}");
     }
+    while let Some(at) = contradiction(&all) {
+        let end = all.range(..term(at) << 32).next_back().map(|(zxid, _)| *zxid);
+        let end = end.unwrap_or_else(|| panic!("{at:x} cannot have been carried out after what comes before"));
+        all.remove(&end);
+    }
     all
+}
+
+/// The first transaction that cannot have been carried out where all before it were: it creates a node that is there, or
+/// writes or deletes one that is not.
+fn contradiction(all: &Log) -> Option<i64> {
+    let mut nodes: HashMap<&str, u64> = HashMap::new();
+    for (zxid, lines) in all {
+        for line in lines {
+            let fields: Vec<&str> = line.split('\t').collect();
+            let [_, session, what, node, _, ephemeral] = fields.as_slice() else { continue };
+            let session = u64::from_str_radix(session, 16).unwrap_or_default();
+            let is_possible = match *what {
+                "write" => nodes.insert(node, if *ephemeral == "1" { session } else { 0 }).is_none(),
+                "set" => nodes.contains_key(node) || is_system(node),
+                "delete" => nodes.remove(node).is_some() || is_system(node),
+                "end" => {
+                    nodes.retain(|_, owner| *owner == 0 || *owner != session);
+                    true
+                }
+                _ => true,
+            };
+            if !is_possible {
+                return Some(*zxid);
+            }
+        }
+    }
+    None
+}
+
+/// Nodes that are there from the beginning.
+fn is_system(node: &str) -> bool {
+    node == "/" || node.starts_with("/zookeeper")
 }
 
 /// The leader's term: the upper half of a zxid.
@@ -59,6 +98,20 @@ mod tests {
         assert_eq!(carried_out(&logs), log(&[(1, 1, 4), (2, 1, 4)]));
         let one = [log(&[(1, 1, 9), (2, 1, 1)])];
         assert_eq!(carried_out(&one), one[0]);
+    }
+
+    #[test]
+    fn what_a_later_term_does_not_know_was_not_carried_out() {
+        let line =
+            |term: i64, n: i64, what: &str, node: &str| ((term << 32) + n, vec![format!("0\t7\t{what}\t{node}\t\t0")]);
+        let before = [line(1, 1, "write", "/a"), line(1, 2, "write", "/b"), line(1, 3, "set", "/a")];
+        let in_logs_alone = [line(1, 4, "delete", "/b"), line(1, 5, "set", "/a")];
+        let after = [line(2, 1, "set", "/a"), line(2, 2, "delete", "/b"), line(2, 3, "write", "/b")];
+        let all: Log = before.iter().chain(&in_logs_alone).chain(&after).cloned().collect();
+        let expected: Log = before.iter().chain(&after).cloned().collect();
+        assert_eq!(carried_out(&[all]), expected);
+        let consistent: Log = before.iter().chain(&in_logs_alone).chain(&after[..1]).cloned().collect();
+        assert_eq!(carried_out(std::slice::from_ref(&consistent)), consistent);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::faults::{Fault, Kind};
 use super::keepers::Keepers;
 use super::network::{Cut, Network, address};
-use crate::evidence::{Life, Living};
+use crate::evidence::{Life, Living, Transactions};
 use crate::journal::Journal;
 use crate::process::{Process, agent_command, command, java_command};
 use crate::wait::{eventually, pause, wall_clock_millis, within};
@@ -344,7 +344,6 @@ impl Cluster {
         let java = self.members.iter().filter(|member| member.side == Side::Java);
         let java = java.flat_map(|member| &member.lives).map(|life| life.process.pid()).collect();
         Living {
-            logs: self.keepers.transaction_logs(),
             namespace: "rig",
             job: job.name,
             end: wall_clock_millis(),
@@ -356,6 +355,11 @@ impl Cluster {
             troubles: self.troubles.clone(),
             quiet_from,
         }
+    }
+
+    /// What the ensemble has carried out.
+    pub(super) fn transactions(&self) -> Transactions {
+        Transactions::read(&self.keepers.transaction_logs())
     }
 
     /// The agents' processes of Java that are up.

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use elasticjob_sim::Chance;
 
+use crate::evidence::Living;
 use crate::wait::{pause, wall_clock_millis};
 pub use beside::beside;
 use cluster::{Cluster, Job, SESSION, Side, wait_until};
@@ -33,10 +34,10 @@ const FLAP: u64 = 250;
 pub struct Plan {
     /// Decides faults and jobs.
     pub seed: u64,
-    /// How long the faults of a chapter go on.
+    /// How long there are faults.
+    pub length: Duration,
+    /// For how much of that a cluster is used; the last one has what is left.
     pub chapter: Duration,
-    /// How many chapters.
-    pub chapters: usize,
     /// Whether two of the four agents are Java's.
     pub mixed: bool,
     /// Told what goes on.
@@ -46,16 +47,19 @@ pub struct Plan {
 /// Runs all chapters.
 pub fn run(plan: &Plan) -> Report {
     let mut report = Report { mixed: plan.mixed, ..Report::default() };
-    for chapter in 0..plan.chapters {
-        let (number, seed) = (chapter + 1, plan.seed + chapter as u64);
+    let chapters = plan.length.as_millis().div_ceil(plan.chapter.as_millis());
+    let mut left = plan.length;
+    for (number, seed) in (1..=chapters).zip(plan.seed..) {
+        let length = left.min(plan.chapter);
+        left -= length;
         let folder = tempfile::Builder::new().prefix("rig-").tempdir().expect("a folder").keep();
         let mut own = Report { chapters: 1, ..Report::default() };
-        let run = AssertUnwindSafe(|| run_chapter(plan, seed, &folder, &mut own));
+        let run = AssertUnwindSafe(|| run_chapter(plan, seed, length, &folder, &mut own));
         if let Err(panic) = std::panic::catch_unwind(run) {
             own.failures.push(format!("seed {seed}: {}", words(&*panic)));
         }
         let (runs, found) = (own.ours + own.java, own.violations.len() + own.failures.len());
-        (plan.say)(&format!("chapter {number} of {} (seed {seed}): {runs} runs, {found} complaints", plan.chapters));
+        (plan.say)(&format!("chapter {number} of {chapters} (seed {seed}): {runs} runs, {found} complaints"));
         own.violations.iter().chain(&own.failures).for_each(|what| (plan.say)(&format!("  {what}")));
         if found == 0 {
             let _ = std::fs::remove_dir_all(&folder);
@@ -96,11 +100,11 @@ fn turns(faults: &[Fault]) -> Vec<(u64, Turn, Fault)> {
     turns
 }
 
-fn run_chapter(plan: &Plan, seed: u64, folder: &Path, report: &mut Report) {
+fn run_chapter(plan: &Plan, seed: u64, length: Duration, folder: &Path, report: &mut Report) {
     let is_ours: fn(u8) -> bool = if plan.mixed { |agent| agent % 2 == 1 } else { |_| true };
     let sides = [0, 1, 2, 3].map(|agent| if is_ours(agent) { Side::Rust } else { Side::Java });
     let mut cluster = Cluster::start(folder, &sides, 0, jobs(seed));
-    let length = u64::try_from(plan.chapter.as_millis()).expect("a short time");
+    let length = u64::try_from(length.as_millis()).expect("a short time");
     let faults = faults::plan(seed, length, u8::try_from(sides.len()).expect("few"), is_ours);
     let from = wall_clock_millis();
     let mut began = Vec::new();
@@ -134,12 +138,13 @@ fn run_chapter(plan: &Plan, seed: u64, folder: &Path, report: &mut Report) {
     for member in 0..cluster.size() {
         cluster.look_after(member);
     }
-    for index in 0..cluster.jobs.len() {
-        let living = cluster.living(index, quiet_from);
+    let jobs: Vec<(&Job, Living<'_>)> =
+        cluster.jobs.iter().enumerate().map(|(index, (job, _))| (job, cluster.living(index, quiet_from))).collect();
+    let transactions = cluster.transactions();
+    for (job, living) in jobs {
         let silent = |pid: &u32| !living.runs.iter().any(|run| run.pid == *pid && run.start > quiet_from);
         report.java_silent += cluster.java().iter().filter(|pid| silent(pid)).count();
-        let job = &cluster.jobs[index].0;
-        report.add(&format!("seed {seed}, job {}", job.name), job.period, &living.evidence());
+        report.add(&format!("seed {seed}, job {}", job.name), job.period, &living.evidence(&transactions));
     }
     report.forced = cluster.forced;
     report.violations.extend(cluster.complaints.iter().map(|what| format!("seed {seed}: {what}")));

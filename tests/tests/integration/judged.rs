@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use elasticjob_sim::oracle;
-use elasticjob_tests::{Journal, Life, Living, Process, ZooKeeper, agent, eventually, java, pause, wall_clock_millis};
+use elasticjob_tests::{
+    Journal, Life, Living, Process, Transactions, ZooKeeper, agent, eventually, java, pause, wall_clock_millis,
+};
 
 use crate::{SESSION_MILLIS, job_file};
 
@@ -109,7 +111,6 @@ impl Cluster {
             |a: &Agent| Life { pid: a.process.pid(), log: a.process.log(), lives: a.lives, off: 0, killed: a.killed };
         let agents = self.agents.iter().map(life).collect();
         let living = Living {
-            logs: vec![self.zookeeper.transaction_logs()],
             namespace: "tests",
             job: "shared-job",
             end: wall_clock_millis(),
@@ -121,7 +122,7 @@ impl Cluster {
             troubles: self.troubles.clone(),
             quiet_from,
         };
-        let evidence = living.evidence();
+        let evidence = living.evidence(&Transactions::read(&[self.zookeeper.transaction_logs()]));
         let taken = evidence.runs.iter().filter(|run| run.source == elasticjob_core::machine::Source::Failover).count();
         let (ran, changes) = (evidence.runs.len(), evidence.history.len());
         assert!(ran > 60 && changes > 300, "{what}: {ran} runs and {changes} changes are too little to judge");

@@ -7,7 +7,8 @@ use elasticjob_tests::rig::{self, Kind, Plan};
 #[expect(clippy::print_stdout, reason = "a failing test shows what was done")]
 fn run(mixed: bool, seed: u64) {
     let say: fn(&str) = |line| println!("{line}");
-    let report = rig::run(&Plan { seed, chapter: Duration::from_secs(130), chapters: 1, mixed, say });
+    let length = Duration::from_secs(130);
+    let report = rig::run(&Plan { seed, length, chapter: length, mixed, say });
     println!("{report}");
     let complaints: Vec<String> = report.violations.iter().chain(&report.failures).cloned().collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));

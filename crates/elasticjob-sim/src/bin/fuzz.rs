@@ -8,6 +8,7 @@
 //! fuzz --planted                    each planted defect: found with its seed, or missed
 //! ```
 
+use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use clap::Parser;
+use clap::{ArgGroup, Parser};
 use elasticjob_sim::{Defect, Schedule, shrink};
 
 /// Violations of one call that are shown in full.
@@ -29,6 +30,7 @@ const PART: u64 = 16;
 /// Whole clusters under faults, by seed.
 #[derive(Debug, Parser)]
 #[command(arg_required_else_help = true)]
+#[command(group(ArgGroup::new("what").required(true).args(["seeds", "seed", "schedule", "planted"])))]
 struct Args {
     /// Schedules by their seeds, the last not included.
     #[arg(long, value_name = "A..B", value_parser = seeds)]
@@ -46,10 +48,10 @@ struct Args {
     #[arg(long, value_name = "DEFECT", num_args = 0..=1, default_missing_value = "all")]
     planted: Option<String>,
     /// With one schedule: the registry's history and end, and the machines in all detail.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["seeds", "planted"])]
     details: bool,
     /// Leaves a schedule that violates something as large as it is.
-    #[arg(long)]
+    #[arg(long, requires = "seeds")]
     whole: bool,
 }
 
@@ -74,6 +76,8 @@ fn main() -> anyhow::Result<ExitCode> {
         return Ok(tell_one(&Schedule::from_seed(seed), args.details));
     }
     let Some(seeds) = args.seeds.clone() else { bail!("expected --seeds, --seed, --schedule or --planted") };
+    // Asked for first: what takes minutes must not end without its row.
+    let mut table = args.record.as_deref().map(open).transpose()?;
     let start = now();
     let sum = work_off(seeds.clone(), args.whole);
     let took = start.elapsed().as_secs_f64();
@@ -82,8 +86,8 @@ fn main() -> anyhow::Result<ExitCode> {
         "schedules {}, faults {}, runs {}, violations {}, seeds {from}..{to}, {took:.1} s",
         sum.schedules, sum.faults, sum.runs, sum.violations
     ));
-    if let Some(file) = &args.record {
-        record(file, &seeds, took, &sum)?;
+    if let Some(table) = &mut table {
+        record(table, &seeds, took, &sum)?;
     }
     Ok(if sum.violations == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -199,7 +203,7 @@ fn planted(which: &str) -> anyhow::Result<ExitCode> {
 }
 
 /// One row about a slice; a commit that was changed since is marked.
-fn record(file: &Path, seeds: &Range<u64>, took: f64, sum: &Sum) -> anyhow::Result<()> {
+fn record(table: &mut File, seeds: &Range<u64>, took: f64, sum: &Sum) -> anyhow::Result<()> {
     let commit =
         Command::new("git").args(["describe", "--always", "--dirty", "--exclude", "*"]).output().context("git")?;
     let commit = String::from_utf8_lossy(&commit.stdout).trim().to_owned();
@@ -207,10 +211,11 @@ fn record(file: &Path, seeds: &Range<u64>, took: f64, sum: &Sum) -> anyhow::Resu
         "| {}..{} | {commit} | {took:.0} | {} | {} | {} |\n",
         seeds.start, seeds.end, sum.faults, sum.runs, sum.violations
     );
-    let mut file =
-        std::fs::OpenOptions::new().append(true).open(file).with_context(|| format!("{}", file.display()))?;
-    file.write_all(line.as_bytes())?;
-    Ok(())
+    Ok(table.write_all(line.as_bytes())?)
+}
+
+fn open(table: &Path) -> anyhow::Result<File> {
+    File::options().append(true).create(true).open(table).with_context(|| format!("{}", table.display()))
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long this program takes; the worlds have their own time")]

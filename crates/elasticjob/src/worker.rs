@@ -24,6 +24,7 @@ use crate::committer::Committer;
 use crate::execute::Executor;
 use crate::metrics::Metrics;
 use crate::mirror::{self, Watches};
+use leftovers::Leftover;
 use slot::Slot;
 use timers::Timers;
 
@@ -117,6 +118,10 @@ pub(crate) enum Message {
         epoch: u64,
         difference: Duration,
     },
+    /// Nothing of a job that left without a link runs any more.
+    Drained {
+        name: String,
+    },
     /// What a job left behind is gone, or could not be taken away.
     Swept {
         name: String,
@@ -185,8 +190,8 @@ struct Task {
     committer: Committer,
     slots: Vec<Option<Slot>>,
     names: HashMap<String, usize>,
-    /// Jobs that left without a link, and the session in which they left nodes behind.
-    leftovers: HashMap<String, u64>,
+    /// What jobs left behind that stopped without a link.
+    leftovers: HashMap<String, Leftover>,
     timers: Timers,
     link: Link,
     own: mpsc::WeakUnboundedSender<Message>,
@@ -258,6 +263,7 @@ impl Task {
                 }
             }
             Message::Ended { job, run, item, failed } => self.input(job, Input::ItemEnded { run, item, failed }),
+            Message::Drained { name } => self.drained(&name),
             Message::Swept { name, epoch, done } => self.swept(&name, epoch, done),
             Message::Look { job, answer } => {
                 let job = self.names.get(&job).copied();
@@ -297,9 +303,6 @@ impl Task {
 
     fn link_changed(&mut self, link: Link) {
         self.link = link;
-        for name in self.leftovers.keys().cloned().collect::<Vec<_>>() {
-            self.sweep(&name);
-        }
         for job in 0..self.slots.len() {
             if let Some(slot) = self.slot(job) {
                 let connected = slot.disconnect();
@@ -308,6 +311,9 @@ impl Task {
                 }
                 self.load(job);
             }
+        }
+        for name in self.leftovers.keys().cloned().collect::<Vec<_>>() {
+            self.sweep(&name);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use elasticjob::registry::zookeeper::{Settings, Zookeeper};
 use elasticjob::registry::{Connection, Link, Registry};
-use elasticjob::{JobHandle, JobState, NetworkPreference, Plugins, ScheduleJob};
+use elasticjob::{BlockingJob, Context, JobHandle, JobResult, JobState, NetworkPreference, Plugins, ScheduleJob};
 use elasticjob_core::view::Query;
 use elasticjob_tests::{Ensemble, Process, Proxy, ZooKeeper, agent, eventually, pause, wall_clock_millis};
 
@@ -90,6 +90,14 @@ async fn the_death_of_zookeeper_s_leader_and_a_restart_of_all_are_survived() {
     });
 }
 
+struct Deaf<F>(F);
+
+impl<F: Fn(Context) -> JobResult + Send + Sync + 'static> BlockingJob for Deaf<F> {
+    fn execute(&self, context: Context) -> JobResult {
+        (self.0)(context)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_stops_without_a_link_leaves_nothing_in_the_session_that_other_jobs_hold() {
     let zookeeper = ZooKeeper::start();
@@ -117,17 +125,31 @@ async fn a_job_that_stops_without_a_link_leaves_nothing_in_the_session_that_othe
     for handle in [&stays, &leaves, &comes_back] {
         handle.states().wait_for(with_items(2)).await.expect("it has its items");
     }
+    // Code on a thread, which cannot be stopped.
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let (may_end, waits) = std::sync::mpsc::channel::<()>();
+    let (begun, waits) = (Mutex::new(Some(begun)), Mutex::new(waits));
+    let code = move |_: Context| -> JobResult {
+        if let Some(begun) = begun.lock().expect("a lock").take() {
+            let _ = begun.send(());
+        }
+        Ok(waits.lock().expect("a lock").recv()?)
+    };
+    let deaf = ScheduleJob::new("deaf", 1).cron("* * * * * ?").blocking(Deaf(code));
+    let deaf = deaf.start(&connection).await.expect("starts");
+    has_begun.await.expect("it runs");
 
     proxy.cut();
     stays.states().wait_for(|state| *state == JobState::Disconnected).await.expect("it hears of the cut");
     leaves.stop().await;
     comes_back.stop().await;
+    let stopped = tokio::spawn(async move { deaf.stop_within(Duration::ZERO).await });
     let again = job("comes-back").submit(&connection).await.expect("starts");
 
     let seen = Zookeeper::connect(settings(&zookeeper.address())).expect("right settings");
     seen.link().wait_for(|link| matches!(link, Link::Up { .. })).await.expect("a link");
     let ephemeral = async |job: &str| {
-        let nodes = ["instances", "leader/election", "sharding/0/instance", "sharding/1/instance"];
+        let nodes = ["instances", "leader/election", "sharding/0", "sharding/0/instance", "sharding/1/instance"];
         let mut found = Vec::new();
         for folder in nodes {
             let path = format!("/{job}/{folder}");
@@ -142,6 +164,7 @@ async fn a_job_that_stops_without_a_link_leaves_nothing_in_the_session_that_othe
     let before = ephemeral("stays").await;
     assert_eq!(before.len(), 4, "instance, leader and two claims: {before:?}");
     assert_eq!(ephemeral("leaves").await.len(), 4);
+    assert_eq!(ephemeral("deaf").await.len(), 4, "instance, leader, a claim and `running`");
 
     proxy.mend();
     again.states().wait_for(with_items(2)).await.expect("it has its items again");
@@ -150,6 +173,11 @@ async fn a_job_that_stops_without_a_link_leaves_nothing_in_the_session_that_othe
     let nothing = || here.block_on(ephemeral("leaves")).is_empty().then_some(());
     tokio::task::block_in_place(|| eventually("nothing is left", patience, nothing));
     assert_eq!(ephemeral("stays").await, before, "the session lived on");
+    assert_eq!(ephemeral("deaf").await.len(), 4, "its code still runs");
+    drop(may_end);
+    stopped.await.expect("it stops");
+    let nothing = || here.block_on(ephemeral("deaf")).is_empty().then_some(());
+    tokio::task::block_in_place(|| eventually("nothing is left of it either", patience, nothing));
     let known = runs.load(Ordering::Relaxed);
     let more = || (runs.load(Ordering::Relaxed) >= known + 8).then_some(());
     tokio::task::block_in_place(|| eventually("both go on", patience, more));

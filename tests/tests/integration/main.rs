@@ -3,6 +3,7 @@
 
 mod commands;
 mod conformance;
+mod counts;
 mod crashes;
 mod damage;
 mod explain;

@@ -217,7 +217,10 @@ impl JobMachine {
                 // A watch tells of a node that is not there as of one that went.
                 let nodes = [(2, self.path.item_failover(item)), (1, self.path.item_running(item))];
                 let there = nodes.into_iter().filter(|(index, _)| node(*index).is_some()).map(|(_, path)| path);
-                self.watch(there.collect(), out);
+                let there: Vec<String> = there.collect();
+                // Anew, so that it is read again: one that went meanwhile may have been told already.
+                self.unwatch(there.clone(), out);
+                self.watch(there, out);
             }
             if node(2).is_some() && node(1).is_some_and(|mark| mark.is(self.id())) && self.is_dead(item, self.id()) {
                 // Nobody but us knows that it does not run.

@@ -295,7 +295,7 @@ impl JobMachine {
                 runs.entry(busy.run).or_insert((busy.due, busy.source, Vec::new())).2.push(*item);
             } else {
                 self.note_begun(*item, busy.due, busy.source, token);
-                self.begin_lost(*item, &busy);
+                self.begin_lost(now, *item, &busy);
                 lost.entry(busy.due).or_default().push(*item);
             }
         }
@@ -307,10 +307,18 @@ impl JobMachine {
         }
     }
 
-    /// It was begun, but the session that it was begun in is over: it must not run now. Its mark is an orphan of ours.
-    fn begin_lost(&mut self, number: u32, busy: &Busy) {
-        self.busy.remove(&number);
+    /// It was begun, but the session that it was begun in is over: it must not run now. Its mark is an orphan of ours, or is
+    /// taken away where failover was switched off meanwhile: whoever owns the item takes it for that of a run.
+    fn begin_lost(&mut self, now: Timestamp, number: u32, busy: &Busy) {
         let failover = self.config.as_ref().is_some_and(|c| c.failover);
+        if !failover && busy.mark == Mark::Persistent {
+            self.set_phase(number, Phase::Ended { at: now });
+            if let Some(item) = self.items.get_mut(&number).filter(|_| !busy.taken) {
+                item.missed = Some(busy.due);
+            }
+            return;
+        }
+        self.busy.remove(&number);
         if busy.taken {
             self.half_taken.insert(number); // our `failover` may still stand
         } else if failover {

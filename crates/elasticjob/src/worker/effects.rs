@@ -10,6 +10,7 @@ use elasticjob_core::view::Query;
 use elasticjob_registry::{Link, Outcome, Registry, Target};
 use tokio::sync::oneshot;
 
+use super::leftovers::Leftover;
 use super::{Message, Task};
 use crate::clock;
 use crate::committer::Commit;
@@ -52,11 +53,18 @@ impl Task {
                 if let Some(slot) = self.slots.get_mut(job).and_then(Option::take) {
                     self.names.remove(&slot.name);
                     self.metrics.left(&slot.name, slot.executor.meter());
-                    if let Some(session) = slot.session.filter(|_| !slot.connected) {
-                        self.leftovers.insert(slot.name.clone(), session);
-                        self.sweep(&slot.name);
+                    let left = slot.session.filter(|_| !slot.connected);
+                    let name = slot.name.clone();
+                    if let Some(session) = left {
+                        self.leftovers.insert(name.clone(), Leftover::new(session));
                     }
-                    tokio::spawn(slot.stop(reason));
+                    let worker = self.own.upgrade().filter(|_| left.is_some());
+                    tokio::spawn(async move {
+                        slot.stop(reason).await;
+                        if let Some(worker) = worker {
+                            let _ = worker.send(Message::Drained { name });
+                        }
+                    });
                 }
             }
         }

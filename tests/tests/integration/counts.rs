@@ -1,0 +1,112 @@
+//! What jobs cost ZooKeeper, by the server's own counters: requests, znodes and watches, which do not depend on the host.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use elasticjob::registry::Connection;
+use elasticjob::registry::zookeeper::{Settings, Zookeeper};
+use elasticjob::{JobHandle, NetworkPreference, Plugins, ScheduleJob};
+use elasticjob_tests::{ZooKeeper, eventually, pause, wall_clock_millis};
+
+const PATIENCE: Duration = Duration::from_secs(180);
+/// Each connection says that it is there some nine times in this.
+const SESSION: Duration = Duration::from_secs(60);
+
+/// One of the server's counters.
+fn counter(zookeeper: &ZooKeeper, name: &str) -> usize {
+    // Where it has just started it does not count yet.
+    eventually(&format!("{name} of ZooKeeper"), PATIENCE, || {
+        zookeeper.says("mntr")?.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    })
+}
+
+/// Requests of clients; each look is one of them.
+fn requests(zookeeper: &ZooKeeper) -> usize {
+    counter(zookeeper, "zk_packets_received\t")
+}
+
+async fn start(
+    zookeeper: &ZooKeeper,
+    namespace: &str,
+    jobs: usize,
+    cron: &str,
+    runs: &Arc<AtomicUsize>,
+) -> (Connection, Vec<JobHandle>) {
+    let settings = Settings { session_timeout: SESSION, ..Settings::new(&zookeeper.address(), namespace) };
+    let registry = Arc::new(Zookeeper::connect(settings).expect("right settings"));
+    let connection = Connection::new(registry, Plugins::default(), &NetworkPreference::default()).expect("an address");
+    let mut handles = Vec::new();
+    for number in 0..jobs {
+        let runs = Arc::clone(runs);
+        let job = ScheduleJob::new(&format!("job-{number}"), 1).cron(cron).simple(move |_| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            async { Ok(()) }
+        });
+        handles.push(job.submit(&connection).await.expect("a right job"));
+    }
+    for handle in &handles {
+        handle.joined().await.expect("it joins");
+    }
+    (connection, handles)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_idle_jobs_on_three_instances_cost_nothing_but_heartbeats() {
+    const JOBS: usize = 1_000;
+    const INSTANCES: usize = 3;
+    let zookeeper = ZooKeeper::start();
+    let (znodes, watches) = (counter(&zookeeper, "zk_znode_count\t"), counter(&zookeeper, "zk_watch_count\t"));
+    let runs = Arc::new(AtomicUsize::default());
+    let mut instances = Vec::new();
+    for _ in 0..INSTANCES {
+        instances.push(start(&zookeeper, "idle", JOBS, "0 0 0 1 1 ?", &runs).await);
+    }
+    tokio::task::block_in_place(|| {
+        // A leader looks at the owners again, the last time twelve seconds after the time before.
+        let (length, mut since, mut last) = (15_000, wall_clock_millis(), requests(&zookeeper));
+        eventually("nobody asks anything any more", PATIENCE, || {
+            let (now, count) = (wall_clock_millis(), requests(&zookeeper));
+            let asked = count > last + 1 + INSTANCES;
+            last = count;
+            if asked {
+                since = now;
+            }
+            (now >= since + length).then_some(())
+        });
+        let before = requests(&zookeeper);
+        pause(SESSION / 3);
+        let (asked, heartbeats) = (requests(&zookeeper) - before - 1, 4 * INSTANCES);
+        assert!(asked <= heartbeats, "{asked} requests of {INSTANCES} connections in a third of a session time-out");
+    });
+    let znodes = (counter(&zookeeper, "zk_znode_count\t") - znodes) as f64 / JOBS as f64;
+    let watches = (counter(&zookeeper, "zk_watch_count\t") - watches) as f64 / (JOBS * INSTANCES) as f64;
+    assert!(znodes <= 18.0, "{znodes} znodes a job");
+    assert!(watches <= 12.0, "{watches} watches a job and instance");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_costs_two_requests_and_many_together_cost_far_less() {
+    const FIRINGS: usize = 10;
+    let zookeeper = ZooKeeper::start();
+    for jobs in [1, 200] {
+        let runs = Arc::new(AtomicUsize::default());
+        let all = start(&zookeeper, &format!("busy-{jobs}"), jobs, "* * * * * ?", &runs).await;
+        tokio::task::block_in_place(|| {
+            let after = |count: usize| {
+                eventually(&format!("{count} runs"), PATIENCE, || {
+                    let ran = runs.load(Ordering::Relaxed);
+                    (ran >= count).then_some(ran)
+                })
+            };
+            let first = after(3 * jobs);
+            let before = requests(&zookeeper);
+            let ran = after(first + FIRINGS * jobs) - first;
+            let asked = requests(&zookeeper) - before - 1;
+            // Beside the runs: one that is beginning, a look at the owners of each job, and a heartbeat.
+            let most = if jobs == 1 { 2 * ran + 5 } else { ran / 2 + 4 * jobs };
+            assert!(asked <= most, "{asked} requests for {ran} runs of {jobs} jobs");
+        });
+        drop(all);
+    }
+}

@@ -13,7 +13,7 @@ use elasticjob_sim::{Change, Entry, Evidence, Terms, Told, What};
 
 use crate::journal::Run;
 use crate::process::java_output;
-use crate::transactions::{Log, carried_out};
+use crate::transactions::{CarriedOut, Log, carried_out};
 
 /// A cluster that is to be judged.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl Living<'_> {
         let mut owners: BTreeMap<String, u64> = BTreeMap::new();
         let mut history = Vec::new();
         let namespace = format!("/{}", self.namespace);
-        for (zxid, lines) in transactions {
+        for (zxid, lines) in &transactions.log {
             let zxid = *zxid;
             for line in lines {
                 let fields: Vec<&str> = line.split('\t').collect();
@@ -223,7 +223,7 @@ impl Living<'_> {
 
 /// What an ensemble has carried out.
 #[derive(Debug)]
-pub struct Transactions(Log);
+pub struct Transactions(CarriedOut);
 
 impl Transactions {
     /// From the folders of its servers with their transaction logs (`version-2`); what several of them have counts once.
@@ -234,6 +234,11 @@ impl Transactions {
     pub fn read(folders: &[PathBuf]) -> Transactions {
         let logs: Vec<Log> = folders.iter().map(|folder| log(folder)).collect();
         Transactions(carried_out(&logs))
+    }
+
+    /// Transactions that cannot have been carried out after what the logs have before them: they are judged as they are.
+    pub fn unexplained(&self) -> &[i64] {
+        &self.0.unexplained
     }
 }
 

@@ -9,21 +9,30 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Transactions that may have been under way when a leader's term ended.
-const TAIL: usize = 32;
+const TAIL: i64 = 32;
 
 /// The transactions of one server: their lines by zxid.
 pub(crate) type Log = BTreeMap<i64, Vec<String>>;
 
 /// The transactions that were carried out.
+#[derive(Debug, PartialEq)]
+pub(crate) struct CarriedOut {
+    pub(crate) log: Log,
+    /// Those that cannot have been, after what the logs have before them.
+    pub(crate) unexplained: Vec<i64>,
+}
+
+/// Finds them in the logs of all servers.
 ///
 /// # Panics
 ///
 /// When no server has one of them: the evidence would have a hole.
-pub(crate) fn carried_out(logs: &[Log]) -> Log {
+pub(crate) fn carried_out(logs: &[Log]) -> CarriedOut {
     let mut all = Log::new();
     for log in logs {
         all.extend(log.iter().map(|(zxid, lines)| (*zxid, lines.clone())));
     }
+    let everything = all.clone();
     let terms: BTreeSet<i64> = all.keys().map(|zxid| term(*zxid)).collect();
     for (this, next) in terms.iter().zip(terms.iter().skip(1)) {
         let first = all.range(next << 32..).next().map(|(zxid, _)| *zxid);
@@ -40,21 +49,38 @@ pub(crate) fn carried_out(logs: &[Log]) -> Log {
         let follows = if term(*one) == term(*other) { one + 1 == *other } else { other & 0xFFFF_FFFF == 1 };
         assert!(follows, "no server has what came behind {one:x}, before {other:x}");
     }
-    // What was under way when a term ended, and nothing else: by the term that shows it.
-    let mut cut: BTreeMap<i64, (i64, usize)> = BTreeMap::new();
-    while let Some(at) = contradiction(&all) {
-        let end = all.range(..term(at) << 32).next_back().map_or(0, |(zxid, _)| *zxid);
-        let (of, count) = cut.entry(term(at)).or_insert((term(end), 0));
-        *count += 1;
-        assert!(*of == term(end) && *count <= TAIL, "{at:x} cannot have been carried out after what comes before");
-        all.remove(&end);
-    }
-    all
+    settle_ends(all, &everything)
 }
 
-/// The first transaction that cannot have been carried out where all before it were: it creates a node that is there, or
-/// writes or deletes one that is not.
-fn contradiction(all: &Log) -> Option<i64> {
+/// Puts the ends of terms where what comes later says that they are. Where no end explains that, it is told.
+fn settle_ends(mut all: Log, everything: &Log) -> CarriedOut {
+    let (mut unexplained, mut from) = (Vec::new(), 0);
+    while let Some(at) = contradiction(&all, from) {
+        let before = all.range(..term(at) << 32).next_back().map_or(0, |(zxid, _)| *zxid);
+        let of = term(before);
+        let ends: Vec<i64> = everything.range(before - TAIL..(of + 1) << 32).map(|(zxid, _)| *zxid).rev().collect();
+        let with_end = |end: &i64| {
+            let mut trial = all.clone();
+            trial.retain(|zxid, _| term(*zxid) != of || zxid <= end);
+            let more = everything.range(before + 1..).take_while(|(zxid, _)| *zxid <= end);
+            trial.extend(more.map(|(zxid, lines)| (*zxid, lines.clone())));
+            trial
+        };
+        let ends = ends.iter().filter(|end| **end != before && term(**end) == of);
+        match ends.map(with_end).find(|trial| contradiction(trial, from).is_none_or(|next| next > at)) {
+            Some(trial) => all = trial,
+            None => {
+                unexplained.push(at);
+                from = at;
+            }
+        }
+    }
+    CarriedOut { log: all, unexplained }
+}
+
+/// The first transaction behind that one that cannot have been carried out where all before it were: it creates a node that
+/// is there, or writes or deletes one that is not.
+fn contradiction(all: &Log, from: i64) -> Option<i64> {
     let mut nodes: HashMap<&str, u64> = HashMap::new();
     for (zxid, lines) in all {
         for line in lines {
@@ -71,7 +97,7 @@ fn contradiction(all: &Log) -> Option<i64> {
                 }
                 _ => true,
             };
-            if !is_possible {
+            if !is_possible && *zxid > from {
                 return Some(*zxid);
             }
         }
@@ -102,9 +128,9 @@ mod tests {
     fn what_a_leader_alone_wrote_does_not_count() {
         // The third one led first, was cut off and wrote 5 and 6; the second one led then.
         let logs = [log(&[(1, 1, 2), (2, 3, 4)]), log(&[(1, 1, 4), (2, 1, 4)]), log(&[(1, 1, 6), (2, 3, 4)])];
-        assert_eq!(carried_out(&logs), log(&[(1, 1, 4), (2, 1, 4)]));
+        assert_eq!(carried_out(&logs).log, log(&[(1, 1, 4), (2, 1, 4)]));
         let one = [log(&[(1, 1, 9), (2, 1, 1)])];
-        assert_eq!(carried_out(&one), one[0]);
+        assert_eq!(carried_out(&one).log, one[0]);
     }
 
     #[test]
@@ -116,17 +142,29 @@ mod tests {
         let after = [line(2, 1, "set", "/a"), line(2, 2, "delete", "/b"), line(2, 3, "write", "/b")];
         let all: Log = before.iter().chain(&in_logs_alone).chain(&after).cloned().collect();
         let expected: Log = before.iter().chain(&after).cloned().collect();
-        assert_eq!(carried_out(&[all]), expected);
+        assert_eq!(carried_out(&[all]), CarriedOut { log: expected, unexplained: Vec::new() });
         let consistent: Log = before.iter().chain(&in_logs_alone).chain(&after[..1]).cloned().collect();
-        assert_eq!(carried_out(std::slice::from_ref(&consistent)), consistent);
+        assert_eq!(carried_out(std::slice::from_ref(&consistent)).log, consistent);
     }
 
     #[test]
-    #[should_panic(expected = "200000002 cannot have been carried out after what comes before")]
-    fn what_no_tail_explains_is_no_evidence() {
+    fn what_the_next_leader_did_not_log_may_have_been_carried_out() {
         let line =
             |term: i64, n: i64, what: &str, node: &str| ((term << 32) + n, vec![format!("0\t7\t{what}\t{node}\t\t0")]);
-        carried_out(&[Log::from([line(1, 1, "write", "/a"), line(2, 1, "set", "/a"), line(2, 2, "delete", "/b")])]);
+        let first = Log::from([line(1, 1, "write", "/a"), line(1, 2, "write", "/b"), line(1, 3, "write", "/c")]);
+        // It has what came last as a snapshot.
+        let second = Log::from([line(1, 1, "write", "/a"), line(2, 1, "set", "/b"), line(2, 2, "delete", "/c")]);
+        let all: Log = first.iter().chain(&second).map(|(zxid, lines)| (*zxid, lines.clone())).collect();
+        assert_eq!(carried_out(&[first, second]), CarriedOut { log: all, unexplained: Vec::new() });
+    }
+
+    #[test]
+    fn what_no_end_explains_is_told() {
+        let line =
+            |term: i64, n: i64, what: &str, node: &str| ((term << 32) + n, vec![format!("0\t7\t{what}\t{node}\t\t0")]);
+        let all = Log::from([line(1, 1, "write", "/a"), line(2, 1, "set", "/a"), line(2, 2, "delete", "/b")]);
+        let unexplained = vec![(2 << 32) + 2];
+        assert_eq!(carried_out(std::slice::from_ref(&all)), CarriedOut { log: all, unexplained });
     }
 
     #[test]

@@ -140,7 +140,11 @@ fn run_chapter(plan: &Plan, seed: u64, length: Duration, folder: &Path, report: 
     }
     let jobs: Vec<(&Job, Living<'_>)> =
         cluster.jobs.iter().enumerate().map(|(index, (job, _))| (job, cluster.living(index, quiet_from))).collect();
+    cluster.keep();
     let transactions = cluster.transactions();
+    for zxid in transactions.unexplained() {
+        (plan.say)(&format!("ZooKeeper's logs do not say how it came to {zxid:x}: judged as they are"));
+    }
     for (job, living) in jobs {
         let silent = |pid: &u32| !living.runs.iter().any(|run| run.pid == *pid && run.start > quiet_from);
         report.java_silent += cluster.java().iter().filter(|pid| silent(pid)).count();
@@ -148,7 +152,6 @@ fn run_chapter(plan: &Plan, seed: u64, length: Duration, folder: &Path, report: 
     }
     report.forced = cluster.forced;
     report.violations.extend(cluster.complaints.iter().map(|what| format!("seed {seed}: {what}")));
-    cluster.keep();
 }
 
 /// The jobs of a chapter: each agent runs all three.

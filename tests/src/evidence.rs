@@ -105,7 +105,7 @@ impl Living<'_> {
             history,
             runs,
             told,
-            busiest: BTreeMap::new(),
+            longest_rows: BTreeMap::new(),
             java,
             off,
             up,

@@ -117,8 +117,9 @@ pub struct Evidence {
     pub runs: Journal,
     /// Firings that were not begun, as instances told.
     pub told: Vec<Told>,
-    /// Of each instance of ours the second in which it asked the registry most often, and how often, where that is known.
-    pub busiest: BTreeMap<String, (Timestamp, u32)>,
+    /// Of each instance of ours, where that is known, its longest row of requests, each of which followed from the answer to
+    /// the one before: when it was that long, and how long.
+    pub longest_rows: BTreeMap<String, (Timestamp, u32)>,
     /// The instances of Java.
     pub java: BTreeSet<String>,
     /// The instances of ours whose clock was off: they do not see the same firings pass as the others.

@@ -5,16 +5,16 @@ use crate::Evidence;
 
 pub(super) const NAME: &str = "calm";
 
-/// Requests of one job on one instance in one second. A loop that waits for nothing but its answers makes hundreds.
-const AT_MOST: u32 = 100;
+/// Requests of one job on one instance, each sent at once when the one before was answered. A loop never ends; some forty were
+/// seen where all was well.
+const AT_MOST: u32 = 150;
 
 pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
-    let busiest = evidence.busiest.iter().filter(|(_, (_, requests))| *requests > AT_MOST);
-    busiest
-        .map(|(instance, (at, requests))| Violation {
-            invariant: NAME,
-            at: *at,
-            what: format!("{instance} asked the registry {requests} times within a second"),
-        })
-        .collect()
+    let rows = evidence.longest_rows.iter().filter(|(_, (_, requests))| *requests > AT_MOST);
+    rows.map(|(instance, (at, requests))| Violation {
+        invariant: NAME,
+        at: *at,
+        what: format!("{instance} asked the registry {requests} times in a row, without a pause"),
+    })
+    .collect()
 }

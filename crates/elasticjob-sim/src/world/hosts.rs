@@ -80,6 +80,7 @@ impl World {
         let process = &mut self.processes[index];
         let Body::Ours(machine) = &mut process.body else { return };
         let Some(input) = planted::spoil_input(defect, machine, input) else { return };
+        process.is_answered = matches!(input, Input::Done(..));
         let mut effects = machine.handle(local, input);
         if let Some(defect) = defect {
             effects = planted::spoil_effects(defect, machine, effects);

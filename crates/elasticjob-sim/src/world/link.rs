@@ -212,12 +212,10 @@ impl World {
             return;
         }
         self.requests += 1;
-        if matches!(request, Request::Ours(_)) {
-            let second = Timestamp(self.now.0 / 1_000 * 1_000);
-            let so_far = if process.pace.0 == second { process.pace.1 } else { 0 };
-            process.pace = (second, so_far + 1);
-            if process.busiest.is_none_or(|(_, most)| most < process.pace.1) {
-                process.busiest = Some(process.pace);
+        if matches!(request, Request::Ours(Effect::Commit(..) | Effect::Read(..))) {
+            process.row = if process.is_answered { process.row + 1 } else { 1 };
+            if process.longest_row.is_none_or(|(_, longest)| longest < process.row) {
+                process.longest_row = Some((self.now, process.row));
             }
         }
         if let Request::Ours(Effect::Latch(id, _)) = &request {

@@ -71,9 +71,11 @@ struct Process {
     asked: BTreeSet<StepId>,
     /// Requests of one connection are carried out in order, and so are its answers and events.
     served: Timestamp,
-    /// The second of the last request of a machine of ours, and how many there were in it; and the second with the most.
-    pace: (Timestamp, u32),
-    busiest: Option<(Timestamp, u32)>,
+    /// Whether a machine of ours thinks about an answer at the moment; how many requests have followed from answers, one
+    /// after the other; and when that row was the longest.
+    is_answered: bool,
+    row: u32,
+    longest_row: Option<(Timestamp, u32)>,
     answered: Timestamp,
     /// Grows with each connection: what is still on an old link is lost.
     link: u64,
@@ -324,7 +326,7 @@ impl World {
             history: self.history.clone(),
             runs: self.journal.clone(),
             told: self.told.clone(),
-            busiest: self.processes.iter().filter_map(|p| Some((p.id.clone(), p.busiest?))).collect(),
+            longest_rows: self.processes.iter().filter_map(|p| Some((p.id.clone(), p.longest_row?))).collect(),
             java: self.java_ids.clone(),
             off: self.off.clone(),
             up: self
@@ -442,8 +444,9 @@ impl Process {
             latches: BTreeMap::new(),
             asked: BTreeSet::new(),
             served: Timestamp(0),
-            pace: (Timestamp(0), 0),
-            busiest: None,
+            is_answered: false,
+            row: 0,
+            longest_row: None,
             answered: Timestamp(0),
             link: 0,
             life: 0,

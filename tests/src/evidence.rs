@@ -52,7 +52,7 @@ pub struct Life {
     pub lives: bool,
     /// By how many milliseconds its clock is off.
     pub off: i64,
-    /// When it was killed: a script of its may have gone on, and written its end.
+    /// When it was killed: one of its scripts may have gone on, and written its end.
     pub killed: Option<i64>,
 }
 

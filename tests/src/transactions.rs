@@ -2,9 +2,9 @@
 //!
 //! No log is the whole truth: a leader that was cut off wrote down what nobody followed, and a server that was away for long
 //! got a snapshot, and has no log of the time before. So all logs are put together, and what a leader's term ended with is
-//! what the next leader's own log has of it. Nor does that always count: a server that takes in the end of a term from a
-//! leader that dies meanwhile may have it in its log and not in its tree, and lead then (ZOOKEEPER-3023 and its kin; 3.8 does).
-//! What comes later shows it: it deletes what was deleted, or creates what was created.
+//! what the next leader's own log has of it. Even that may say too much: a server can log the last transactions of a dying leader
+//! without applying them, and then be elected; they are in its log and not in its tree (ZOOKEEPER-3023, ZOOKEEPER-3911; seen with
+//! 3.8). Later transactions show which: a node is created that would be there, or deleted that would not.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,4 +1,5 @@
-//! The only file here that reads the time or waits: tests wait for conditions, with a bound.
+//! Tests wait for conditions, with a bound: the time is read here alone, and slept here alone but where a test that awaits asks
+//! again after a moment (`znodes`, `crashes`).
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

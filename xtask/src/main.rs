@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  ci            everything that must hold: format, lints, tests with real servers, documentation, tidiness
+  ci            everything that must hold: format, lints, simulated clusters, tests with real servers, documentation, tidiness
   integ [ARGS]  the tests with real servers and the Java peer; ARGS go to the test runner
   rig [ARGS]    living clusters on hosts of their own under faults, judged: an hour; --mixed: two of four agents are Java's
   rig beside    what upstream is known for, done to a cluster of Java's and to one of ours: a table

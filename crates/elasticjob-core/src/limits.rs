@@ -1,4 +1,4 @@
-//! Every bound of the system, each with its reason.
+//! The bounds that several rules share, each with its reason; one that a single file needs stands there.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ pub const RESHARD_QUIET: Duration = Duration::from_millis(250);
 /// move it: an item whose runs follow each other without a pause would stay where it is for ever.
 pub const MOVE_YIELD: Duration = Duration::from_secs(1);
 
-/// Firings that nobody began are counted up to here, when people are told of them; a few days of an hourly job, and no walk
+/// Firings that nobody began are counted up to here, when people are told of them; six weeks of an hourly job, and no walk
 /// through the years for one that fires each second.
 pub const PASSED_MAX: usize = 1_000;
 

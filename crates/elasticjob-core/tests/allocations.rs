@@ -1,163 +1,23 @@
 //! What a firing costs the machine: allocations and bytes from its due time to the end of its release, which do not depend on
-//! the host. Ten thousand jobs a second pay them ten thousand times.
+//! the host, but on the toolchain. Ten thousand jobs a second pay them ten thousand times.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod desk;
 
-use elasticjob_core::machine::{
-    ConfigCheck, Effect, Identity, Input, JobMachine, Run, Setup, StepResult, Surroundings,
-};
-use elasticjob_core::path::JobPath;
-use elasticjob_core::time::Timestamp;
-use elasticjob_core::tree::{Op, Tree};
-use elasticjob_core::view::{Answer, JobView, Query};
-use elasticjob_core::wire::JobDocument;
+use desk::Desk;
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
-const START: Timestamp = Timestamp(1_700_000_000_000);
-
-/// A machine on a tree that answers at once.
-struct Desk {
-    machine: JobMachine,
-    tree: Tree,
-    path: JobPath,
-    session: u64,
-    now: Timestamp,
-    /// What the machine itself has allocated since it was asked last.
-    blocks: u64,
-    bytes: u64,
-    runs: Vec<Run>,
-}
-
-impl Desk {
-    fn new(items: u32) -> Desk {
-        let document =
-            JobDocument { cron: Some("* * * * * ?".into()), monitor_execution: true, ..JobDocument::new("job", items) };
-        let setup = Setup {
-            document,
-            class: "SCRIPT".into(),
-            one_off: false,
-            identity: Identity { id: "10.0.0.1@-@1".into(), server_ip: "10.0.0.1".into() },
-            check: ConfigCheck::default(),
-        };
-        let surroundings = Surroundings {
-            zones: Box::new(|_| Some(jiff::tz::TimeZone::UTC)),
-            strategies: elasticjob_core::shard::built_in(),
-        };
-        let mut tree = Tree::new();
-        let session = tree.open_session();
-        Desk {
-            machine: JobMachine::new(setup, Arc::new(surroundings)),
-            tree,
-            path: JobPath::new("job"),
-            session,
-            now: START,
-            blocks: 0,
-            bytes: 0,
-            runs: Vec::new(),
-        }
-    }
-
-    fn answer(&self, query: &Query) -> Answer {
-        match query {
-            Query::Node(path) => Answer::Node(self.tree.get(path).cloned()),
-            Query::Children(path) => Answer::Children(self.tree.children(path)),
-        }
-    }
-
-    fn view(&self) -> JobView {
-        let first: Vec<Answer> = JobView::first_queries(&self.path).iter().map(|q| self.answer(q)).collect();
-        let second = JobView::second_queries(&self.path, &first);
-        let second: Vec<(Query, Answer)> = second.into_iter().map(|q| (q.clone(), self.answer(&q))).collect();
-        JobView::build(&self.path, &first, &second)
-    }
-
-    /// Hands that in, and everything that follows from it; a run waits for [`Desk::end`].
-    fn input(&mut self, input: Input) {
-        let mut inputs = vec![input];
-        while let Some(input) = inputs.pop() {
-            let before = dhat::HeapStats::get();
-            let effects = self.machine.handle(self.now, input);
-            let after = dhat::HeapStats::get();
-            self.blocks += after.total_blocks - before.total_blocks;
-            self.bytes += after.total_bytes - before.total_bytes;
-            for effect in effects {
-                match effect {
-                    Effect::Commit(id, ops) => {
-                        let result = match self.tree.commit(self.session, &ops, self.now) {
-                            Ok((zxid, _)) => StepResult::Committed { zxid },
-                            Err(refusal) => StepResult::Refused(refusal),
-                        };
-                        inputs.push(Input::Done(id, result));
-                    }
-                    Effect::Read(id, queries) => {
-                        let answers = queries.iter().map(|query| self.answer(query)).collect();
-                        inputs.push(Input::Done(id, StepResult::Answers(answers)));
-                    }
-                    Effect::Latch(id, path) => {
-                        let parents: Vec<Op> = path
-                            .match_indices('/')
-                            .skip(1)
-                            .map(|(end, _)| path[..end].to_owned())
-                            .chain([path.clone()])
-                            .map(Op::Ensure)
-                            .collect();
-                        self.tree.commit(self.session, &parents, self.now).expect("parents");
-                        let place = self.tree.create_sequential(self.session, &format!("{path}/_c_1-latch-"), self.now);
-                        inputs.push(Input::Latched(id, Some(place.expect("a place").0)));
-                    }
-                    Effect::Reload => inputs.push(Input::Reloaded(Box::new(self.view()))),
-                    Effect::Run(run) => self.runs.push(run),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    /// Lets the time pass to the next moment that the machine asks for.
-    fn wake(&mut self) {
-        self.now = self.machine.next_wakeup().expect("it waits for a firing");
-        self.input(Input::Woke);
-    }
-
-    /// Ends what runs.
-    fn end(&mut self) {
-        for run in std::mem::take(&mut self.runs) {
-            for item in run.items {
-                self.input(Input::ItemEnded { run: run.id, item: item.item, failed: false });
-            }
-        }
-    }
-
-    /// A firing from its due time to the end of its release.
-    fn fire(&mut self) {
-        let due = self.machine.next_due().expect("it is scheduled");
-        while self.now < due {
-            self.wake();
-        }
-        assert!(!self.runs.is_empty(), "it runs");
-        self.now = self.now + Duration::from_millis(10);
-        self.end();
-    }
-}
-
 /// Allocations and bytes of one firing of a job with so many items, all of them ours.
 fn cost(items: u32) -> (u64, u64) {
     const FIRINGS: u64 = 10;
-    let mut desk = Desk::new(items);
-    let view = Box::new(desk.view());
-    let timeout = Duration::from_secs(40);
-    desk.input(Input::SessionBack { session: desk.session, timeout, view });
-    // It looks at its owners again for the last time 20 seconds after its election.
-    while desk.machine.owned().len() != items as usize || desk.now < START + Duration::from_secs(30) {
-        desk.wake();
-        desk.end();
-    }
-    (desk.blocks, desk.bytes) = (0, 0);
+    let allocated = || {
+        let stats = dhat::HeapStats::get();
+        (stats.total_blocks, stats.total_bytes)
+    };
+    let mut desk = Desk::new(items, allocated);
     (0..FIRINGS).for_each(|_| desk.fire());
-    (desk.blocks / FIRINGS, desk.bytes / FIRINGS)
+    (desk.cost.0 / FIRINGS, desk.cost.1 / FIRINGS)
 }
 
 #[test]

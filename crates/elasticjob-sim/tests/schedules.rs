@@ -41,7 +41,7 @@ fn what_was_found_once_stays_mended() {
         }
         count += 1;
     }
-    assert!(count >= 20, "{count} regressions");
+    assert!(count >= 56, "{count} regressions");
 }
 
 #[test]
@@ -81,7 +81,6 @@ fn a_schedule_reads_back_as_it_was_written() {
 
 #[test]
 fn every_planted_defect_is_found() {
-    assert!(Defect::ALL.len() >= 20);
     let missed: Vec<&str> = Defect::ALL.iter().filter(|d| d.find().is_none()).map(|d| d.about()).collect();
     assert!(missed.is_empty(), "not found: {missed:#?}");
 }

@@ -84,7 +84,11 @@ impl Report {
             let firings = usize::try_from(told.last.since(told.first).as_secs() / period + 1).unwrap_or(1);
             *self.told.entry(told.word).or_default() += firings * told.items.len();
         }
-        for (invariant, forged) in forged(evidence) {
+        let forgeries = forged(evidence);
+        if forgeries.is_empty() {
+            self.failures.push(format!("{what}: no run that could be forged"));
+        }
+        for (invariant, forged) in forgeries {
             if !oracle::judge(&forged).iter().any(|violation| violation.invariant == invariant) {
                 self.failures.push(format!("{what}: the judge sleeps: it does not see what is wrong by `{invariant}`"));
             }

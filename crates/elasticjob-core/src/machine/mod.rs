@@ -7,9 +7,10 @@
 //! ```text
 //!   SessionBack          registered            Stop, or own instance node deleted
 //!  Waiting ------> Joining ------------> Joined ------------------> Leaving ----------> Left
-//!     ^               |                    |      runs end, or the deadline passes
-//!     +---------------+--------------------+
-//!                 SessionLost (items go on running; their marks are looked after on return)
+//!                     ^                    |      runs end, or the deadline passes
+//!                     +--------------------+
+//!           SessionBack in a new session. SessionLost alone changes no state: items go on running, and nothing is begun;
+//!           their marks are looked after on return.
 //! ```
 
 mod election;

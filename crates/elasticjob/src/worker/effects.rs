@@ -1,4 +1,5 @@
-//! Carries out what machines want: the only place that writes to the registry on behalf of a machine.
+//! Carries out what machines want. Writes for them come from here, from `latch.rs` when asked by this, and from `leftovers.rs` for
+//! a job that has left.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! What a job leaves behind that stops without a link: its ephemeral nodes end with the session, but other jobs of the
-//! process hold that. So they are taken away once nothing of it runs any more and the link is back with the same session.
+//! What a job leaves behind that stops without a link. It cannot delete its ephemeral nodes, and they do not go by themselves:
+//! other jobs of the process keep the session alive. So they are taken away once nothing of the job runs any more and the link
+//! is back with the same session.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -12,7 +12,8 @@ use elasticjob_core::time::Timestamp;
 use elasticjob_sim::{Change, Entry, Evidence, Terms, Told, What};
 
 use crate::journal::Run;
-use crate::process::java_output;
+use crate::process::{java_output, java_said};
+use crate::rig::keepers::DAMAGED;
 use crate::transactions::{CarriedOut, Log, carried_out};
 
 /// A cluster that is to be judged.
@@ -270,10 +271,16 @@ impl Sessions {
     }
 }
 
-/// What one server's transaction log says.
+/// What one server's transaction log says; one that a full disk has damaged, as far as it can be read.
 fn log(folder: &Path) -> Log {
     let mut log = Log::new();
-    for line in java_output(&["history", folder.to_str().expect("UTF-8")]).lines() {
+    let arguments = ["history", folder.to_str().expect("UTF-8")];
+    let is_damaged = folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(DAMAGED));
+    let mut text = if is_damaged { java_said(&arguments) } else { java_output(&arguments) };
+    if is_damaged {
+        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+    }
+    for line in text.lines() {
         let (zxid, rest) = line.split_once('\t').expect("a number");
         log.entry(zxid.parse().expect("a number")).or_default().push(rest.to_owned());
     }

@@ -172,6 +172,12 @@ pub fn java(arguments: &[&str], log: &Path) -> Process {
     Process::start(java_command(arguments), log)
 }
 
+/// Runs the Java side to its end, be that good or bad; gives what it printed.
+pub(crate) fn java_said(arguments: &[&str]) -> String {
+    let output = java_command(arguments).output().expect("java runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// Runs the Java side to its end; gives what it printed.
 ///
 /// # Panics

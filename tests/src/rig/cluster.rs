@@ -315,6 +315,16 @@ impl Cluster {
         Ok(())
     }
 
+    /// Starts ZooKeeper's servers that have ended by themselves.
+    pub(super) fn revive_keepers(&mut self) {
+        self.keepers.revive(&self.network);
+    }
+
+    /// How often one of ZooKeeper's servers began anew.
+    pub(super) fn damaged_keepers(&self) -> usize {
+        usize::try_from(self.keepers.damaged()).unwrap_or_default()
+    }
+
     /// Waits until ZooKeeper's servers are whole; gives when that was.
     pub(super) fn keepers_whole(&mut self) -> Result<i64, String> {
         let whole = || {

@@ -13,6 +13,10 @@ use crate::zookeeper;
 const PATIENCE: Duration = Duration::from_secs(90);
 /// What the disk of a server holds, in megabytes.
 const DISK: u32 = 512;
+/// A server that has ended by itself so often in a row cannot start with its data.
+const FAILURES: u32 = 3;
+/// What folders are called that were set aside.
+pub(crate) const DAMAGED: &str = "damaged";
 
 /// The servers, on the hosts 1, 2 and 3.
 #[derive(Debug)]
@@ -26,6 +30,10 @@ struct Keeper {
     folder: PathBuf,
     process: Option<Process>,
     starts: u32,
+    /// How often in a row it has ended by itself with room on its disk.
+    failures: u32,
+    /// How often its data was set aside.
+    damaged: u32,
 }
 
 impl Keepers {
@@ -42,7 +50,14 @@ impl Keepers {
             let folder = folder.join(format!("keeper-{host}"));
             std::fs::create_dir_all(folder.join("disk")).expect("a folder");
             mount(&folder.join("disk"));
-            keepers.servers.push(Keeper { host, folder: folder.clone(), process: None, starts: 0 });
+            keepers.servers.push(Keeper {
+                host,
+                folder: folder.clone(),
+                process: None,
+                starts: 0,
+                failures: 0,
+                damaged: 0,
+            });
             let more = format!("initLimit=20\nsyncLimit=5\n{all}");
             zookeeper::write_config(&folder, "disk", 2181, &more);
             std::fs::write(folder.join("disk/myid"), host.to_string()).expect("a file");
@@ -59,9 +74,19 @@ impl Keepers {
         (1..=3).map(|host| format!("{}:2181", address(host))).collect::<Vec<_>>().join(",")
     }
 
-    /// The folders with their transaction logs.
+    /// The folders with their transaction logs, those that were set aside too.
     pub(super) fn transaction_logs(&self) -> Vec<PathBuf> {
-        self.servers.iter().map(|server| server.folder.join("disk/version-2")).collect()
+        let of = |server: &Keeper| {
+            let folder = server.folder.join("disk");
+            let aside = (1..=server.damaged).map(|number| format!("{DAMAGED}-{number}"));
+            aside.chain(["version-2".to_owned()]).map(|name| folder.join(name)).collect::<Vec<_>>()
+        };
+        self.servers.iter().flat_map(of).collect()
+    }
+
+    /// How often a server has begun anew, since a full disk had damaged its log.
+    pub(super) fn damaged(&self) -> u32 {
+        self.servers.iter().map(|server| server.damaged).sum()
     }
 
     /// Starts one, with its data.
@@ -77,7 +102,9 @@ impl Keepers {
 
     /// Kills one.
     pub(super) fn kill(&mut self, host: u8) {
-        self.server(host).process = None;
+        let server = self.server(host);
+        server.process = None;
+        server.failures = 0;
     }
 
     /// Sends one a signal.
@@ -109,13 +136,35 @@ impl Keepers {
         std::fs::remove_file(self.filler(host)).expect("a full disk");
     }
 
-    /// Starts those that have ended by themselves, as on a full disk.
+    /// Starts those that have ended by themselves, as on a full disk. ZooKeeper cannot start with a log that a full disk has
+    /// damaged: as an operator does, its data is set aside where the other two serve, and it has theirs.
     pub(super) fn revive(&mut self, network: &Network) {
         for host in 1..=3 {
-            if self.server(host).process.as_mut().is_some_and(|process| !process.is_running()) {
-                self.launch(network, host);
+            let is_full = self.filler(host).exists();
+            let server = self.server(host);
+            if server.process.as_mut().is_none_or(|process| process.is_running()) {
+                continue;
             }
+            server.failures += u32::from(!is_full);
+            if server.failures >= FAILURES && self.others_serve(network, host) {
+                self.set_aside(host);
+            }
+            self.launch(network, host);
         }
+    }
+
+    fn others_serve(&self, network: &Network, host: u8) -> bool {
+        let modes: Vec<String> = (1..=3).filter(|other| *other != host).map(|other| mode(network, other)).collect();
+        ["leader", "follower"].iter().all(|mode| modes.iter().any(|m| m.contains(&format!("Mode: {mode}"))))
+    }
+
+    fn set_aside(&mut self, host: u8) {
+        let server = self.server(host);
+        server.failures = 0;
+        server.damaged += 1;
+        let disk = server.folder.join("disk");
+        let aside = disk.join(format!("{DAMAGED}-{}", server.damaged));
+        std::fs::rename(disk.join("version-2"), aside).expect("a folder with data");
     }
 
     /// Whether all serve, under one leader.

@@ -7,7 +7,7 @@
 mod beside;
 mod cluster;
 mod faults;
-mod keepers;
+pub(crate) mod keepers;
 mod network;
 mod report;
 
@@ -120,6 +120,7 @@ fn run_chapter(plan: &Plan, seed: u64, length: Duration, folder: &Path, report: 
             Turn::Flap(off) => cluster.cut(fault, off),
             Turn::End => {
                 cluster.end(fault);
+                cluster.revive_keepers();
                 let since = began.iter().find(|(other, _)| *other == fault).map(|(_, since)| *since);
                 // The servers come back by themselves, sessions end later.
                 let after = i64::from(SESSION) + if fault.kind.is_keeper_s() { 6_000 } else { 0 };
@@ -151,6 +152,7 @@ fn run_chapter(plan: &Plan, seed: u64, length: Duration, folder: &Path, report: 
         report.add(&format!("seed {seed}, job {}", job.name), job.period, &living.evidence(&transactions));
     }
     report.forced = cluster.forced;
+    report.damaged = cluster.damaged_keepers();
     report.violations.extend(cluster.complaints.iter().map(|what| format!("seed {seed}: {what}")));
 }
 

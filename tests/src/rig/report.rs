@@ -22,6 +22,8 @@ pub struct Report {
     pub faults: BTreeMap<Kind, usize>,
     /// Agents that had not ended seconds after SIGTERM, something else being wrong, and were killed.
     pub forced: usize,
+    /// ZooKeeper servers that began anew, since a full disk had damaged their log.
+    pub damaged: usize,
     /// Jobs by chapter.
     pub jobs: usize,
     /// Changes of the registry that were judged.
@@ -104,6 +106,7 @@ impl Report {
         other.faults.iter().for_each(|(kind, count)| *self.faults.entry(*kind).or_default() += count);
         other.told.iter().for_each(|(word, count)| *self.told.entry(word).or_default() += count);
         self.forced += other.forced;
+        self.damaged += other.damaged;
         self.jobs += other.jobs;
         self.changes += other.changes;
         self.ours += other.ours;
@@ -154,6 +157,7 @@ impl fmt::Display for Report {
         let rows = [
             ("**faults**", self.faults.values().sum::<usize>().to_string()),
             ("agents that took longer than some seconds to stop, and were killed", self.forced.to_string()),
+            ("ZooKeeper servers that began anew, a full disk having damaged their log", self.damaged.to_string()),
             ("jobs judged", self.jobs.to_string()),
             ("changes of the registry judged", self.changes.to_string()),
             ("**runs** of Rust instances", self.ours.to_string()),

@@ -142,10 +142,10 @@ impl Keepers {
         for host in 1..=3 {
             let is_full = self.filler(host).exists();
             let server = self.server(host);
-            if server.process.as_mut().is_none_or(|process| process.is_running()) {
+            if is_full || server.process.as_mut().is_none_or(|process| process.is_running()) {
                 continue;
             }
-            server.failures += u32::from(!is_full);
+            server.failures += 1;
             if server.failures >= FAILURES && self.others_serve(network, host) {
                 self.set_aside(host);
             }
@@ -165,6 +165,18 @@ impl Keepers {
         let disk = server.folder.join("disk");
         let aside = disk.join(format!("{DAMAGED}-{}", server.damaged));
         std::fs::rename(disk.join("version-2"), aside).expect("a folder with data");
+    }
+
+    /// Leaves a server what a full disk may leave: a log with the beginning of a record, and what stands behind it is none.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be written.
+    pub(super) fn damage(&mut self, host: u8) {
+        let header = [b"ZKLG".as_slice(), &2_u32.to_be_bytes(), &[0; 8]].concat();
+        let record = [7_u64.to_be_bytes().as_slice(), &4_290_078_u32.to_be_bytes(), b"no record"].concat();
+        let log = self.server(host).folder.join("disk/version-2/log.100000001");
+        std::fs::write(log, [header, record].concat()).expect("a log");
     }
 
     /// Whether all serve, under one leader.

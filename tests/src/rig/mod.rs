@@ -18,10 +18,12 @@ use std::time::Duration;
 use elasticjob_sim::Chance;
 
 use crate::evidence::Living;
-use crate::wait::{pause, wall_clock_millis};
+use crate::wait::{eventually, pause, wall_clock_millis};
 pub use beside::beside;
 use cluster::{Cluster, Job, SESSION, Side, wait_until};
 pub use faults::{Fault, Kind};
+use keepers::Keepers;
+use network::Network;
 pub use report::Report;
 
 /// How long a cluster is left alone before it is judged.
@@ -69,6 +71,25 @@ pub fn run(plan: &Plan) -> Report {
         report.join(own);
     }
     report
+}
+
+/// Damages the log of one of three servers and waits until all serve again; gives how many of them have begun anew.
+///
+/// # Panics
+///
+/// When they do not.
+pub fn heal_a_damaged_log() -> u32 {
+    let folder = tempfile::tempdir().expect("a folder");
+    let network = Network::new(3);
+    let mut keepers = Keepers::start(&network, folder.path());
+    keepers.kill(1);
+    keepers.damage(1);
+    keepers.launch(&network, 1);
+    eventually("the servers are whole", Duration::from_secs(90), || {
+        keepers.revive(&network);
+        keepers.are_whole(&network).then_some(())
+    });
+    keepers.damaged()
 }
 
 /// What a panic said.

@@ -17,6 +17,11 @@ fn run(mixed: bool, seed: u64) {
 }
 
 #[test]
+fn a_server_whose_log_is_damaged_begins_anew() {
+    assert_eq!(rig::heal_a_damaged_log(), 1);
+}
+
+#[test]
 fn four_of_ours_on_hosts_of_their_own() {
     run(false, 11);
 }

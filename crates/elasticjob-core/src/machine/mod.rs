@@ -18,6 +18,7 @@ mod failover;
 mod follow;
 mod lead;
 mod note;
+mod release;
 mod run;
 mod schedule;
 mod session;

@@ -18,6 +18,9 @@ use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch, clock};
 pub(crate) trait Keeper: Send + Sync + std::fmt::Debug {
     /// Keeps these nodes; `None` for deleted ones. Calls back when they are safe. Must not wait.
     fn keep(&self, changes: Vec<(String, Option<Node>)>, done: oneshot::Sender<Result<(), String>>);
+
+    /// Keeps what was given to it, gives free what it holds, and tells when it did. Nothing is kept after that.
+    fn close(&self) -> oneshot::Receiver<()>;
 }
 
 /// The time-out that local sessions claim: they end only when they are closed.
@@ -58,6 +61,13 @@ impl Store {
         let mut state = self.state.lock();
         let events = state.tree.close_session(session);
         state.tell(&events);
+    }
+
+    /// Waits until what keeps the nodes is given free.
+    async fn close(&self) {
+        if let Some(keeper) = &self.keeper {
+            let _ = keeper.close().await; // one that has ended holds nothing
+        }
     }
 
     pub(crate) fn read(&self, queries: Vec<Query>) -> Vec<Answer> {
@@ -196,8 +206,8 @@ pub(crate) trait Company: Send + Sync + std::fmt::Debug {}
 #[derive(Debug)]
 pub struct Connection {
     store: Arc<Store>,
-    /// What lives as long as the connection: the socket of an embedded registry.
-    _company: Option<Box<dyn Company>>,
+    /// What ends with the connection: the socket of an embedded registry.
+    company: Mutex<Option<Box<dyn Company>>>,
     session: Mutex<u64>,
     link: watch::Sender<Link>,
     epoch: Mutex<u64>,
@@ -209,7 +219,7 @@ impl Connection {
         let link = Link::Up { session, timeout: SESSION_TIMEOUT, epoch: 1 };
         Connection {
             store,
-            _company: company,
+            company: Mutex::new(company),
             session: Mutex::new(session),
             link: watch::Sender::new(link),
             epoch: Mutex::new(1),
@@ -264,6 +274,9 @@ impl Registry for Connection {
         async move {
             self.store.close_session(*self.session.lock());
             self.link.send_replace(Link::Closed);
+            let company = self.company.lock().take();
+            drop(company);
+            self.store.close().await;
         }
         .boxed()
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use elasticjob_core::tree::Op;
 use elasticjob_core::view::Query;
 use elasticjob_registry::memory::Memory;
-use elasticjob_registry::{Error, Outcome, Registry, conformance, embedded};
+use elasticjob_registry::{Error, Link, Outcome, Registry, conformance, embedded};
 
 #[tokio::test]
 async fn memory_keeps_the_contract() {
@@ -83,6 +83,35 @@ async fn what_was_committed_is_there_after_a_restart_but_for_ephemeral_nodes() {
         let op = if life == 0 { Op::create("/a", "x") } else { Op::set("/a", "x") };
         let outcome = registry.commit(session, vec![op, Op::ephemeral("/e", "")]).await;
         assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_registry_gives_its_file_free_and_cuts_off_its_visitors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("registry.db");
+    for round in 0..50 {
+        let registry = embedded::open(&path).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        let visitor = embedded::attach(&path).await.expect("attaches");
+        let session = conformance::session(&registry).await;
+        registry.commit(session, vec![Op::Ensure("/a".into())]).await;
+        registry.close().await;
+        assert!(!embedded::socket_path(&path).exists(), "the socket goes with its holder");
+        let mut link = visitor.link();
+        link.wait_for(|link| matches!(link, Link::Down(_))).await.expect("a link");
+        assert!(matches!(registry.commit(session, vec![Op::Ensure("/b".into())]).await, Outcome::Failed(_)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_while_the_holder_leaves_gets_the_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("registry.db");
+    for round in 0..50 {
+        let holder = embedded::open(&path).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        drop(holder); // its thread closes the file a moment later
+        let next = embedded::attach(&path).await.unwrap_or_else(|e| panic!("round {round}: {e}"));
+        next.close().await;
     }
 }
 

@@ -21,6 +21,11 @@ const CACHE_BYTES: usize = 8 * 1024 * 1024;
 /// Changes that go into one transaction at the most.
 const BATCH_MAX: usize = 4_096;
 
+enum Task {
+    Keep(Change),
+    Close(oneshot::Sender<()>),
+}
+
 struct Change {
     nodes: Vec<(String, Option<Node>)>,
     done: oneshot::Sender<Result<(), String>>,
@@ -29,14 +34,20 @@ struct Change {
 /// Hands changes to the writing thread, which ends with it.
 #[derive(Debug)]
 pub(super) struct File {
-    changes: mpsc::Sender<Change>,
+    tasks: mpsc::Sender<Task>,
 }
 
 impl Keeper for File {
     fn keep(&self, nodes: Vec<(String, Option<Node>)>, done: oneshot::Sender<Result<(), String>>) {
-        if let Err(mpsc::SendError(change)) = self.changes.send(Change { nodes, done }) {
+        if let Err(mpsc::SendError(Task::Keep(change))) = self.tasks.send(Task::Keep(Change { nodes, done })) {
             let _ = change.done.send(Err("the writer has ended".into()));
         }
+    }
+
+    fn close(&self) -> oneshot::Receiver<()> {
+        let (done, closed) = oneshot::channel();
+        let _ = self.tasks.send(Task::Close(done)); // where the writer has ended, dropping it tells so
+        closed
     }
 }
 
@@ -50,13 +61,19 @@ pub(super) fn open(path: &Path) -> Result<(Tree, File), Error> {
         error => failed(format!("not a registry file, or not readable: {error}")),
     })?;
     let tree = load(&database).map_err(|e| failed(e.to_string()))?;
-    let (changes, incoming) = mpsc::channel();
+    let (tasks, incoming) = mpsc::channel();
     let owned = path.to_owned();
     std::thread::Builder::new()
         .name("elasticjob-file".into())
-        .spawn(move || write(&database, &incoming, &owned))
+        .spawn(move || {
+            let closing = write(&database, &incoming, &owned);
+            drop(database);
+            if let Some(done) = closing {
+                let _ = done.send(());
+            }
+        })
         .map_err(|e| failed(format!("its thread cannot be started: {e}")))?;
-    Ok((tree, File { changes }))
+    Ok((tree, File { tasks }))
 }
 
 fn load(database: &Database) -> Result<Tree, redb::Error> {
@@ -81,13 +98,20 @@ fn load(database: &Database) -> Result<Tree, redb::Error> {
     Ok(tree)
 }
 
-fn write(database: &Database, incoming: &mpsc::Receiver<Change>, path: &Path) {
-    while let Ok(first) = incoming.recv() {
-        let mut batch = vec![first];
-        while batch.len() < BATCH_MAX
-            && let Ok(next) = incoming.try_recv()
-        {
-            batch.push(next);
+/// Writes until it is told to close, or nobody is left who could tell; returns whom to tell that it is done.
+fn write(database: &Database, incoming: &mpsc::Receiver<Task>, path: &Path) -> Option<oneshot::Sender<()>> {
+    let mut closing = None;
+    while closing.is_none()
+        && let Ok(first) = incoming.recv()
+    {
+        let mut batch = Vec::new();
+        let mut next = Some(first);
+        while let Some(task) = next {
+            match task {
+                Task::Keep(change) => batch.push(change),
+                Task::Close(done) => closing = Some(done),
+            }
+            next = if closing.is_none() && batch.len() < BATCH_MAX { incoming.try_recv().ok() } else { None };
         }
         let result = write_batch(database, &batch).map_err(|e| e.to_string());
         if let Err(reason) = &result {
@@ -97,9 +121,13 @@ fn write(database: &Database, incoming: &mpsc::Receiver<Change>, path: &Path) {
             let _ = change.done.send(result.clone());
         }
     }
+    closing
 }
 
 fn write_batch(database: &Database, batch: &[Change]) -> Result<(), redb::Error> {
+    if batch.is_empty() {
+        return Ok(());
+    }
     let transaction = database.begin_write()?;
     {
         let mut nodes = transaction.open_table(NODES)?;

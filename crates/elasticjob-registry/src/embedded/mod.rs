@@ -11,10 +11,15 @@ mod wire;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use crate::local::Connection;
 use crate::local::{Company, Store};
-use crate::{Error, Registry};
+use crate::{Error, Registry, clock};
+
+/// A holder that has the file and serves no socket is about to, or about to leave: it is given this long.
+const HOLDER_PATIENCE: Duration = Duration::from_secs(2);
+const HOLDER_PAUSE: Duration = Duration::from_millis(20);
 
 /// Opens the file, or makes it, and serves it to visitors. Must be called within a tokio runtime.
 ///
@@ -38,15 +43,23 @@ pub fn open(path: &Path) -> Result<Connection, Error> {
 ///
 /// # Errors
 ///
-/// The file does not exist, or is held by a process that serves no socket.
+/// The file does not exist, or is held by a process that serves no socket for two seconds.
 pub async fn attach(path: &Path) -> Result<Arc<dyn Registry>, Error> {
     if !path.exists() {
         return Err(Error::File { path: path.to_owned(), reason: "there is no such file".into() });
     }
-    match open(path) {
-        Ok(registry) => Ok(Arc::new(registry)),
-        Err(Error::InUse { path }) => Ok(Arc::new(visitor::Visitor::connect(&path, &socket_path(&path)).await?)),
-        Err(error) => Err(error),
+    let until = clock::instant() + HOLDER_PATIENCE;
+    loop {
+        match open(path) {
+            Ok(registry) => return Ok(Arc::new(registry)),
+            Err(Error::InUse { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        match visitor::Visitor::connect(path, &socket_path(path)).await {
+            Ok(visitor) => return Ok(Arc::new(visitor)),
+            Err(error) if clock::instant() >= until => return Err(error),
+            Err(_) => clock::sleep(HOLDER_PAUSE).await,
+        }
     }
 }
 

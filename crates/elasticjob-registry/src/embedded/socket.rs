@@ -36,11 +36,13 @@ impl Drop for Server {
 pub(super) fn serve(store: Arc<Store>, path: &Path) -> io::Result<Server> {
     let listener = bind(path)?;
     let task = tokio::spawn(async move {
+        let mut visits = tokio::task::JoinSet::new(); // they end with this task
         loop {
+            while visits.try_join_next().is_some() {}
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let store = Arc::clone(&store);
-                    tokio::spawn(async move {
+                    visits.spawn(async move {
                         let session = store.open_session();
                         if let Err(error) = visit(&store, session, stream).await {
                             tracing::debug!("a visitor of {} left: {error}", store.description());
@@ -76,7 +78,8 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 async fn visit(store: &Arc<Store>, session: u64, stream: UnixStream) -> io::Result<()> {
     let (mut input, mut output) = stream.into_split();
     let (replies, mut outgoing) = mpsc::channel::<Reply>(BACKLOG_MAX);
-    let writer = tokio::spawn(async move {
+    let mut writer = tokio::task::JoinSet::new(); // it ends with the visit, however that ends
+    writer.spawn(async move {
         while let Some(reply) = outgoing.recv().await {
             if wire::send(&mut output, &reply).await.is_err() {
                 break;
@@ -103,7 +106,7 @@ async fn visit(store: &Arc<Store>, session: u64, stream: UnixStream) -> io::Resu
         }
     };
     drop(watches);
-    writer.abort();
+    writer.abort_all();
     ended
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct CarriedOut {
 ///
 /// # Panics
 ///
-/// When no server has one of them: the evidence would have a hole.
+/// When no server has one of those between others: the evidence would have a hole.
 pub(crate) fn carried_out(logs: &[Log]) -> CarriedOut {
     let mut all = Log::new();
     for log in logs {
@@ -40,8 +40,8 @@ pub(crate) fn carried_out(logs: &[Log]) -> CarriedOut {
         let witnesses = logs.iter().filter(|log| first.is_some_and(|first| log.contains_key(&first)));
         let last =
             witnesses.filter_map(|log| log.range(this << 32..next << 32).next_back()).map(|(zxid, _)| *zxid).max();
-        let last = last.unwrap_or_else(|| panic!("no server knows how term {this} ended"));
-        all.retain(|zxid, _| term(*zxid) != *this || *zxid <= last);
+        // Where none of them has anything of this term, nobody followed its leader, or they got it as a snapshot.
+        all.retain(|zxid, _| term(*zxid) != *this || last.is_some_and(|last| *zxid <= last));
     }
     let first = all.keys().next().map_or(1, |zxid| zxid & 0xFFFF_FFFF);
     assert!(first == 1, "no server has what came before {first:x}");
@@ -58,15 +58,17 @@ fn settle_ends(mut all: Log, everything: &Log) -> CarriedOut {
     while let Some(at) = contradiction(&all, from) {
         let before = all.range(..term(at) << 32).next_back().map_or(0, |(zxid, _)| *zxid);
         let of = term(before);
-        let ends: Vec<i64> = everything.range(before - TAIL..(of + 1) << 32).map(|(zxid, _)| *zxid).rev().collect();
+        // Within that term, or within one behind it of which nothing was taken in.
+        let ends: Vec<i64> = everything.range(before - TAIL..term(at) << 32).map(|(zxid, _)| *zxid).rev().collect();
         let with_end = |end: &i64| {
             let mut trial = all.clone();
             trial.retain(|zxid, _| term(*zxid) != of || zxid <= end);
             let more = everything.range(before + 1..).take_while(|(zxid, _)| *zxid <= end);
+            let more = more.filter(|(zxid, _)| term(**zxid) == term(*end));
             trial.extend(more.map(|(zxid, lines)| (*zxid, lines.clone())));
             trial
         };
-        let ends = ends.iter().filter(|end| **end != before && term(**end) == of);
+        let ends = ends.iter().filter(|end| **end != before && term(**end) >= of);
         match ends.map(with_end).find(|trial| contradiction(trial, from).is_none_or(|next| next > at)) {
             Some(trial) => all = trial,
             None => {
@@ -131,6 +133,23 @@ mod tests {
         assert_eq!(carried_out(&logs).log, log(&[(1, 1, 4), (2, 1, 4)]));
         let one = [log(&[(1, 1, 9), (2, 1, 1)])];
         assert_eq!(carried_out(&one).log, one[0]);
+    }
+
+    #[test]
+    fn a_leader_that_nobody_followed_has_had_no_term() {
+        let logs =
+            [log(&[(1, 1, 4), (3, 1, 5)]), log(&[(1, 1, 4), (3, 1, 5)]), log(&[(1, 1, 4), (2, 1, 3), (3, 4, 5)])];
+        assert_eq!(carried_out(&logs).log, log(&[(1, 1, 4), (3, 1, 5)]));
+    }
+
+    #[test]
+    fn a_term_that_is_known_by_snapshots_alone_counts() {
+        let line =
+            |term: i64, n: i64, what: &str, node: &str| ((term << 32) + n, vec![format!("0\t7\t{what}\t{node}\t\t0")]);
+        let followed = Log::from([line(1, 1, "write", "/a"), line(2, 1, "write", "/b"), line(2, 2, "write", "/c")]);
+        let snapshot = Log::from([line(1, 1, "write", "/a"), line(3, 1, "delete", "/c")]);
+        let all: Log = followed.iter().chain(&snapshot).map(|(zxid, lines)| (*zxid, lines.clone())).collect();
+        assert_eq!(carried_out(&[followed, snapshot]), CarriedOut { log: all, unexplained: Vec::new() });
     }
 
     #[test]

@@ -164,8 +164,10 @@ fn run_chapter(plan: &Plan, seed: u64, length: Duration, folder: &Path, report: 
         cluster.jobs.iter().enumerate().map(|(index, (job, _))| (job, cluster.living(index, quiet_from))).collect();
     cluster.keep();
     let transactions = cluster.transactions();
-    for zxid in transactions.unexplained() {
-        (plan.say)(&format!("ZooKeeper's logs do not say how it came to {zxid:x}: judged as they are"));
+    if let [first, more @ ..] = transactions.unexplained() {
+        let count = more.len() + 1;
+        let what = format!("{count} transactions cannot follow from those before, the first is {first:x}");
+        (plan.say)(&format!("ZooKeeper's servers contradict each other: {what}; judged as they are"));
     }
     for (job, living) in jobs {
         let silent = |pid: &u32| !living.runs.iter().any(|run| run.pid == *pid && run.start > quiet_from);

@@ -15,9 +15,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   integ [ARGS]  the tests with real servers and the Java peer; ARGS go to the test runner
   rig [ARGS]    living clusters on hosts of their own under faults, judged: an hour; --mixed: two of four agents are Java's
   rig beside    what upstream is known for, done to a cluster of Java's and to one of ours: a table
-  bench [JOBS]  our workload beside Java's on one ZooKeeper, as a table
-  bench trace   what the event trace costs
-  bench list    what a list of 1,000 jobs costs, beside Java's
+  bench [ROWS]  our workload beside Java's, as tables: all rows in about 50 minutes, or those that are named; --help
   tidy          the rules that no compiler checks
   fix           formats, and applies what the lints can apply
 ";
@@ -30,7 +28,7 @@ fn main() -> anyhow::Result<()> {
         "ci" => ci(),
         "integ" => integ(&rest),
         "rig" => rig(&rest),
-        "bench" => bench::run(&rest),
+        "bench" => bench::run_bench(&rest),
         "tidy" => tidy::run(&root()),
         "fix" => fix(),
         _ => bail!("{USAGE}"),

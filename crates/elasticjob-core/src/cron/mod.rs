@@ -6,32 +6,33 @@
 
 mod next;
 mod parse;
+mod values;
 mod zone;
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 pub use parse::CronError;
 pub use zone::{ZoneText, parse_zone};
 
 use crate::time::Timestamp;
+use values::Values;
 
 /// A checked expression. Two are equal when their texts are, as Java compares them when a configuration changes.
 #[derive(Clone)]
 pub struct Cron {
     text: String,
-    seconds: BTreeSet<i32>,
-    minutes: BTreeSet<i32>,
-    hours: BTreeSet<i32>,
+    seconds: Values,
+    minutes: Values,
+    hours: Values,
     days: Days,
-    months: BTreeSet<i32>,
-    years: BTreeSet<i32>,
+    months: Values,
+    years: Values,
 }
 
 /// Which days fire: by date, or by weekday (1 = Sunday).
 #[derive(Clone, Debug)]
 enum Days {
-    Dates(BTreeSet<i32>),
+    Dates(Values),
     /// `L`, `L-3`, and with `weekday` `LW`, `L-3W`.
     LastDate {
         offset: i32,
@@ -39,7 +40,7 @@ enum Days {
     },
     /// `15W`: the weekday nearest to that date.
     NearestWeekday(i32),
-    Weekdays(BTreeSet<i32>),
+    Weekdays(Values),
     /// `6L`: the last one of the month.
     LastWeekday(i32),
     /// `6#3`: the third one of the month.

@@ -1,7 +1,5 @@
 //! The search for the next fire time: in civil time, field by field, then placed on the time line.
 
-use std::collections::BTreeSet;
-
 use jiff::civil;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
@@ -100,27 +98,27 @@ fn next_civil(cron: &Cron, after: civil::DateTime, last_year: i16) -> Option<civ
     let earliest = at.resolve()?;
     at = at.carried()?;
     loop {
-        match at_or_after(&cron.seconds, at.second) {
+        match cron.seconds.at_or_after(at.second) {
             Some(second) => at.second = second,
             None => {
                 at.minute += 1;
-                at.second = *cron.seconds.first()?;
+                at.second = cron.seconds.first()?;
                 at = at.carried()?;
             }
         }
-        match at_or_after(&cron.minutes, at.minute) {
+        match cron.minutes.at_or_after(at.minute) {
             Some(minute) if minute == at.minute => {}
             found => {
                 let hour = if found.is_some() { at.hour } else { at.hour + 1 };
-                at = Calendar { hour, minute: found.or(cron.minutes.first().copied())?, second: 0, ..at }.carried()?;
+                at = Calendar { hour, minute: found.or(cron.minutes.first())?, second: 0, ..at }.carried()?;
                 continue;
             }
         }
-        match at_or_after(&cron.hours, at.hour) {
+        match cron.hours.at_or_after(at.hour) {
             Some(hour) if hour == at.hour => {}
             found => {
                 let day = if found.is_some() { at.day } else { at.day + 1 };
-                let hour = found.or(cron.hours.first().copied())?;
+                let hour = found.or(cron.hours.first())?;
                 at = Calendar { day, hour, minute: 0, second: 0, ..at }.carried()?;
                 continue;
             }
@@ -135,15 +133,15 @@ fn next_civil(cron: &Cron, after: civil::DateTime, last_year: i16) -> Option<civ
         if at.year > i32::from(last_year) {
             return None;
         }
-        match at_or_after(&cron.months, at.month) {
+        match cron.months.at_or_after(at.month) {
             Some(month) if month == at.month => {}
             found => {
                 let year = if found.is_some() { at.year } else { at.year + 1 };
-                at = Calendar::day_of(year, found.or(cron.months.first().copied())?, 1);
+                at = Calendar::day_of(year, found.or(cron.months.first())?, 1);
                 continue;
             }
         }
-        match at_or_after(&cron.years, at.year)? {
+        match cron.years.at_or_after(at.year)? {
             year if year == at.year => return at.resolve(),
             year => at = Calendar::day_of(year, 1, 1),
         }
@@ -156,9 +154,9 @@ fn day_step(cron: &Cron, at: Calendar, earliest: civil::DateTime) -> Option<Step
     let on = |day: i32| Calendar::day_of(at.year, at.month, day);
     let reach = |days: i32| if days == at.day { Step::Fires } else { Step::GoTo(on(days)) };
     Some(match &cron.days {
-        Days::Dates(dates) => match at_or_after(dates, at.day) {
+        Days::Dates(dates) => match dates.at_or_after(at.day) {
             Some(day) if day <= last => reach(day),
-            _ => Step::GoTo(Calendar::day_of(at.year, at.month + 1, *dates.first()?)),
+            _ => Step::GoTo(Calendar::day_of(at.year, at.month + 1, dates.first()?)),
         },
         Days::LastDate { offset, weekday: false } => {
             let day = last - offset;
@@ -194,7 +192,7 @@ fn day_step(cron: &Cron, at: Calendar, earliest: civil::DateTime) -> Option<Step
         }
         Days::Weekdays(days) => {
             let today = at.weekday()?;
-            let wanted = at_or_after(days, today).or(days.first().copied())?;
+            let wanted = days.at_or_after(today).or(days.first())?;
             let day = at.day + days_until(today, wanted);
             if day > last { Step::GoTo(next_month) } else { reach(day) }
         }
@@ -215,8 +213,4 @@ fn nearest_weekday(date: Calendar, last: i32) -> Option<i32> {
 
 fn days_until(today: i32, wanted: i32) -> i32 {
     (wanted - today).rem_euclid(7)
-}
-
-fn at_or_after(set: &BTreeSet<i32>, value: i32) -> Option<i32> {
-    set.range(value..).next().copied()
 }

@@ -1,9 +1,9 @@
 //! From the text to sets of values, with Quartz's tolerance: what follows a complete value inside one list member is
 //! ignored (`5C` is `5`), and so are fields after the seventh.
 
-use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use super::values::Values;
 use super::{Cron, Days};
 
 /// Why an expression was refused.
@@ -49,9 +49,9 @@ enum Kind {
 const KINDS: [Kind; 7] = [Kind::Second, Kind::Minute, Kind::Hour, Kind::Date, Kind::Month, Kind::Weekday, Kind::Year];
 const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
-const FIRST_YEAR: i32 = 1970;
+pub(super) const FIRST_YEAR: i32 = 1970;
 /// Quartz bounds the year by 100 years from now; [`super::next`] applies that, this bounds the set alone.
-const LAST_YEAR: i32 = 2299;
+pub(super) const LAST_YEAR: i32 = 2299;
 
 impl Kind {
     fn name(self) -> &'static str {
@@ -90,7 +90,7 @@ impl Kind {
 struct Field<'a> {
     kind: Kind,
     text: &'a str,
-    values: BTreeSet<i32>,
+    values: Values,
     unspecified: bool,
     last: bool,
     last_offset: i32,
@@ -129,7 +129,7 @@ impl<'a> Field<'a> {
         let mut field = Field {
             kind,
             text,
-            values: BTreeSet::new(),
+            values: Values::default(),
             unspecified: false,
             last: false,
             last_offset: 0,
@@ -157,12 +157,12 @@ impl<'a> Field<'a> {
         if self.last {
             return Ok(Days::LastDate { offset: self.last_offset, weekday: self.nearest_weekday });
         }
-        let Some(&first) = self.values.first() else { return Err(self.wrong("expected a day")) };
+        let Some(first) = self.values.first() else { return Err(self.wrong("expected a day")) };
         Ok(if self.nearest_weekday { Days::NearestWeekday(first) } else { Days::Dates(self.values.clone()) })
     }
 
     fn weekdays(&self) -> Result<Days, CronError> {
-        let Some(&first) = self.values.first() else { return Err(self.wrong("expected a weekday")) };
+        let Some(first) = self.values.first() else { return Err(self.wrong("expected a weekday")) };
         Ok(if self.last {
             Days::LastWeekday(first)
         } else if self.nth != 0 {

@@ -4,6 +4,7 @@
 mod effects;
 mod leftovers;
 mod slot;
+mod slots;
 mod timers;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::mirror::{self, Watches};
 use leftovers::Leftover;
 use slot::Slot;
+use slots::{SlotId, Slots};
 use timers::Timers;
 
 /// Messages that are taken in before the timers are looked at again.
@@ -59,7 +61,7 @@ pub(crate) struct Start {
     pub(crate) answer: oneshot::Sender<Result<(), Error>>,
 }
 
-/// What the worker is told. `job` is the number of a slot, `epoch` that of the link on which something was asked.
+/// What the worker is told. `job` is its number, `epoch` that of the link on which something was asked.
 pub(crate) enum Message {
     Start(Box<Start>),
     Stop {
@@ -68,53 +70,53 @@ pub(crate) enum Message {
     },
     Link(Link),
     Loaded {
-        job: usize,
+        job: SlotId,
         epoch: u64,
         loaded: Option<(Watches, Box<JobView>)>,
     },
     Reloaded {
-        job: usize,
+        job: SlotId,
         epoch: u64,
         view: Option<Box<JobView>>,
     },
     Event {
-        job: usize,
+        job: SlotId,
         epoch: u64,
         event: Event,
     },
     Read {
-        job: usize,
+        job: SlotId,
         epoch: u64,
         path: String,
         ticket: u64,
         node: Option<Node>,
     },
     Watching {
-        job: usize,
+        job: SlotId,
         epoch: u64,
         path: String,
         watch: elasticjob_registry::Watch,
     },
     Done {
-        job: usize,
+        job: SlotId,
         epoch: u64,
         step: StepId,
         result: StepResult,
     },
     Latched {
-        job: usize,
+        job: SlotId,
         epoch: u64,
         step: StepId,
         node: Option<String>,
     },
     Ended {
-        job: usize,
+        job: SlotId,
         run: RunId,
         item: u32,
         failed: bool,
     },
     ClockChecked {
-        job: usize,
+        job: SlotId,
         epoch: u64,
         difference: Duration,
     },
@@ -150,7 +152,7 @@ impl Worker {
             surroundings,
             metrics,
             committer,
-            slots: Vec::new(),
+            slots: Slots::new(),
             names: HashMap::new(),
             leftovers: HashMap::new(),
             timers: Timers::default(),
@@ -188,8 +190,8 @@ struct Task {
     surroundings: Arc<Surroundings>,
     metrics: Arc<Metrics>,
     committer: Committer,
-    slots: Vec<Option<Slot>>,
-    names: HashMap<String, usize>,
+    slots: Slots<Slot>,
+    names: HashMap<String, SlotId>,
     /// What jobs left behind that stopped without a link.
     leftovers: HashMap<String, Leftover>,
     timers: Timers,
@@ -278,12 +280,12 @@ impl Task {
         }
     }
 
-    fn slot(&mut self, job: usize) -> Option<&mut Slot> {
-        self.slots.get_mut(job)?.as_mut()
+    fn slot(&mut self, job: SlotId) -> Option<&mut Slot> {
+        self.slots.get_mut(job)
     }
 
-    fn is_current(&self, job: usize, epoch: u64) -> bool {
-        self.slots.get(job).and_then(Option::as_ref).is_some_and(|slot| slot.epoch == epoch)
+    fn is_current(&self, job: SlotId, epoch: u64) -> bool {
+        self.slots.get(job).is_some_and(|slot| slot.epoch == epoch)
     }
 
     fn start_job(&mut self, start: Start) {
@@ -293,9 +295,8 @@ impl Task {
             return;
         }
         let machine = JobMachine::new(start.setup, Arc::clone(&self.surroundings));
-        let job = self.slots.len();
         self.metrics.started(&name, start.executor.meter());
-        self.slots.push(Some(Slot::new(name.clone(), machine, start.executor, start.state)));
+        let job = self.slots.insert(Slot::new(name.clone(), machine, start.executor, start.state));
         self.names.insert(name, job);
         let _ = start.answer.send(Ok(()));
         self.load(job);
@@ -303,7 +304,7 @@ impl Task {
 
     fn link_changed(&mut self, link: Link) {
         self.link = link;
-        for job in 0..self.slots.len() {
+        for job in self.slots.ids() {
             if let Some(slot) = self.slot(job) {
                 let connected = slot.disconnect();
                 if connected {
@@ -318,11 +319,11 @@ impl Task {
     }
 
     /// Sets the watches and reads the picture, when there is a link.
-    fn load(&mut self, job: usize) {
+    fn load(&mut self, job: SlotId) {
         let Link::Up { epoch, .. } = self.link else { return };
         let Some(worker) = self.own.upgrade() else { return };
         let registry = Arc::clone(&self.registry);
-        let Some(slot) = self.slots.get_mut(job).and_then(Option::as_mut) else { return };
+        let Some(slot) = self.slots.get_mut(job) else { return };
         if self.leftovers.contains_key(&slot.name) {
             return; // what the job of that name before has left is taken away first
         }
@@ -350,7 +351,7 @@ impl Task {
         });
     }
 
-    fn loaded(&mut self, job: usize, epoch: u64, loaded: Option<(Watches, Box<JobView>)>) {
+    fn loaded(&mut self, job: SlotId, epoch: u64, loaded: Option<(Watches, Box<JobView>)>) {
         let Link::Up { session, timeout, epoch: current } = self.link else { return };
         if epoch != current || !self.is_current(job, epoch) {
             return;
@@ -366,7 +367,7 @@ impl Task {
     }
 
     /// Reads again what changed while a picture was read.
-    fn read_touched(&mut self, job: usize) {
+    fn read_touched(&mut self, job: SlotId) {
         let Some(slot) = self.slot(job).filter(|s| s.reloads == 0) else { return };
         for path in std::mem::take(&mut slot.touched) {
             self.read_node(job, path);
@@ -374,7 +375,7 @@ impl Task {
     }
 
     /// A watch says where something happened. What is there now is read, but where only its being there matters.
-    fn event(&mut self, job: usize, epoch: u64, event: Event) {
+    fn event(&mut self, job: SlotId, epoch: u64, event: Event) {
         let now = clock::now();
         let Some(slot) = self.slot(job).filter(|s| s.epoch == epoch) else { return };
         let path = event.path;
@@ -398,9 +399,9 @@ impl Task {
         }
     }
 
-    fn input(&mut self, job: usize, input: Input) {
+    fn input(&mut self, job: SlotId, input: Input) {
         let now = clock::now();
-        let Some(slot) = self.slots.get_mut(job).and_then(Option::as_mut) else { return };
+        let Some(slot) = self.slots.get_mut(job) else { return };
         let effects = slot.machine.handle(now, input);
         let wake = slot.machine.next_wakeup();
         slot.tell_state();

@@ -12,6 +12,7 @@ use elasticjob_registry::{Link, Outcome, Registry, Target};
 use tokio::sync::oneshot;
 
 use super::leftovers::Leftover;
+use super::slots::SlotId;
 use super::{Message, Task};
 use crate::clock;
 use crate::committer::Commit;
@@ -19,7 +20,7 @@ use crate::latch;
 use crate::mirror;
 
 impl Task {
-    pub(super) fn carry_out(&mut self, job: usize, effect: Effect) {
+    pub(super) fn carry_out(&mut self, job: SlotId, effect: Effect) {
         match effect {
             Effect::Commit(step, ops) => self.commit(job, step, ops),
             Effect::Read(step, queries) => self.read(job, step, queries),
@@ -51,7 +52,8 @@ impl Task {
             }
             Effect::Note(note) => self.note(job, &note),
             Effect::Stop(reason) => {
-                if let Some(slot) = self.slots.get_mut(job).and_then(Option::take) {
+                if let Some(slot) = self.slots.take(job) {
+                    self.timers.disarm(job);
                     self.names.remove(&slot.name);
                     self.metrics.left(&slot.name, slot.executor.meter());
                     let left = slot.session.filter(|_| !slot.connected);
@@ -71,11 +73,11 @@ impl Task {
         }
     }
 
-    fn epoch(&mut self, job: usize) -> u64 {
+    fn epoch(&mut self, job: SlotId) -> u64 {
         self.slot(job).map(|slot| slot.epoch).unwrap_or_default()
     }
 
-    fn commit(&mut self, job: usize, step: StepId, ops: Vec<Op>) {
+    fn commit(&mut self, job: SlotId, step: StepId, ops: Vec<Op>) {
         let (Link::Up { session, .. }, Some(worker)) = (&self.link, self.own.upgrade()) else { return };
         let (session, epoch) = (*session, self.epoch(job));
         let done = Box::new(move |outcome| {
@@ -93,7 +95,7 @@ impl Task {
         self.committer.submit(Commit { session, ops, done });
     }
 
-    fn read(&mut self, job: usize, step: StepId, queries: Vec<Query>) {
+    fn read(&mut self, job: SlotId, step: StepId, queries: Vec<Query>) {
         let Some(worker) = self.own.upgrade() else { return };
         let (registry, epoch) = (Arc::clone(&self.registry), self.epoch(job));
         tokio::spawn(async move {
@@ -109,7 +111,7 @@ impl Task {
     }
 
     /// Reads a node that was seen to change; a later change makes the answer void.
-    pub(super) fn read_node(&mut self, job: usize, path: String) {
+    pub(super) fn read_node(&mut self, job: SlotId, path: String) {
         let Some(worker) = self.own.upgrade() else { return };
         let registry = Arc::clone(&self.registry);
         let Some(slot) = self.slot(job) else { return };
@@ -122,7 +124,7 @@ impl Task {
         });
     }
 
-    fn watch(&mut self, job: usize, path: String) {
+    fn watch(&mut self, job: SlotId, path: String) {
         let Some(worker) = self.own.upgrade() else { return };
         let registry = Arc::clone(&self.registry);
         let Some(slot) = self.slot(job) else { return };
@@ -139,7 +141,7 @@ impl Task {
         });
     }
 
-    fn latch(&mut self, job: usize, step: StepId, path: String) {
+    fn latch(&mut self, job: SlotId, step: StepId, path: String) {
         let (Link::Up { session, .. }, Some(worker)) = (&self.link, self.own.upgrade()) else { return };
         let (registry, session) = (Arc::clone(&self.registry), *session);
         let Some(slot) = self.slot(job) else { return };
@@ -152,7 +154,7 @@ impl Task {
         });
     }
 
-    fn unlatch(&mut self, job: usize, step: StepId, node: Option<String>) {
+    fn unlatch(&mut self, job: SlotId, step: StepId, node: Option<String>) {
         if let Some(slot) = self.slot(job) {
             slot.latches.remove(&step); // dropping the sender takes a waiting one out of the queue
         }
@@ -161,7 +163,7 @@ impl Task {
         tokio::spawn(async move { registry.commit(session, vec![Op::delete(node)]).await });
     }
 
-    fn reload(&mut self, job: usize) {
+    fn reload(&mut self, job: SlotId) {
         let Some(worker) = self.own.upgrade() else { return };
         let registry = Arc::clone(&self.registry);
         let Some(slot) = self.slot(job) else { return };
@@ -173,7 +175,7 @@ impl Task {
         });
     }
 
-    fn check_clock(&mut self, job: usize) {
+    fn check_clock(&mut self, job: SlotId) {
         let (Link::Up { session, .. }, Some(worker)) = (&self.link, self.own.upgrade()) else { return };
         let (registry, session) = (Arc::clone(&self.registry), *session);
         let Some(slot) = self.slot(job) else { return };
@@ -185,7 +187,7 @@ impl Task {
         });
     }
 
-    fn note(&mut self, job: usize, note: &Note) {
+    fn note(&mut self, job: SlotId, note: &Note) {
         use elasticjob_core::machine::Level;
         let Some(slot) = self.slot(job) else { return };
         slot.executor.meter().note(note);

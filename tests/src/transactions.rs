@@ -54,9 +54,14 @@ pub(crate) fn carried_out(logs: &[Log]) -> CarriedOut {
 
 /// Puts the ends of terms where what comes later says that they are. Where no end explains that, it is told.
 fn settle_ends(mut all: Log, everything: &Log) -> CarriedOut {
-    let (mut unexplained, mut from) = (Vec::new(), 0);
+    let (mut unexplained, mut from, mut given_up) = (Vec::new(), 0, None);
     while let Some(at) = contradiction(&all, from) {
         let before = all.range(..term(at) << 32).next_back().map_or(0, |(zxid, _)| *zxid);
+        if given_up == Some(before) {
+            unexplained.push(at);
+            from = at;
+            continue;
+        }
         let of = term(before);
         // Within that term, or within one behind it of which nothing was taken in.
         let ends: Vec<i64> = everything.range(before - TAIL..term(at) << 32).map(|(zxid, _)| *zxid).rev().collect();
@@ -73,7 +78,7 @@ fn settle_ends(mut all: Log, everything: &Log) -> CarriedOut {
             Some(trial) => all = trial,
             None => {
                 unexplained.push(at);
-                from = at;
+                (from, given_up) = (at, Some(before));
             }
         }
     }

@@ -24,6 +24,10 @@ pub struct Report {
     pub forced: usize,
     /// ZooKeeper servers that began anew, since a full disk had damaged their log.
     pub damaged: usize,
+    /// Transactions that cannot follow from what ZooKeeper's servers have logged before them: its servers had different trees.
+    pub contradictions: usize,
+    /// Chapters that were replaced by others, since there were such and the oracle complained.
+    pub void: usize,
     /// Jobs by chapter.
     pub jobs: usize,
     /// Changes of the registry that were judged.
@@ -99,6 +103,12 @@ impl Report {
         self.violations.extend(found.iter().map(|violation| format!("{what}: {violation}")));
     }
 
+    /// Whether what was found says nothing of the jobs: a registry whose servers have different trees shows each client
+    /// another world. Where nothing was found in spite of that, the chapter counts.
+    pub(super) fn is_void(&self) -> bool {
+        self.contradictions > 0 && !(self.violations.is_empty() && self.failures.is_empty())
+    }
+
     /// Adds a chapter.
     pub(super) fn join(&mut self, other: Report) {
         self.seconds += other.seconds;
@@ -107,6 +117,8 @@ impl Report {
         other.told.iter().for_each(|(word, count)| *self.told.entry(word).or_default() += count);
         self.forced += other.forced;
         self.damaged += other.damaged;
+        self.contradictions += other.contradictions;
+        self.void += other.void;
         self.jobs += other.jobs;
         self.changes += other.changes;
         self.ours += other.ours;
@@ -158,6 +170,14 @@ impl fmt::Display for Report {
             ("**faults**", self.faults.values().sum::<usize>().to_string()),
             ("agents that took longer than some seconds to stop, and were killed", self.forced.to_string()),
             ("ZooKeeper servers that began anew, a full disk having damaged their log", self.damaged.to_string()),
+            (
+                "transactions that cannot follow from what ZooKeeper's servers logged before them",
+                self.contradictions.to_string(),
+            ),
+            (
+                "clusters that were replaced by others, the oracle having complained where there were such",
+                self.void.to_string(),
+            ),
             ("jobs judged", self.jobs.to_string()),
             ("changes of the registry judged", self.changes.to_string()),
             ("**runs** of Rust instances", self.ours.to_string()),
@@ -178,5 +198,21 @@ impl fmt::Display for Report {
             writeln!(f, "| {what} | {count} |")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_count_unless_zookeeper_s_servers_contradict_each_other() {
+        let report = |contradictions, complaints: usize| Report {
+            contradictions,
+            violations: vec!["one".to_owned(); complaints],
+            ..Report::default()
+        };
+        let void = [report(0, 0), report(0, 2), report(3, 0), report(3, 2)].map(|report| report.is_void());
+        assert_eq!(void, [false, false, false, true]);
     }
 }

@@ -52,8 +52,9 @@ impl Cluster {
         }
     }
 
+    /// Of one life, and no other: an agent's log is evidence for as long as the cluster is judged.
     fn log(&self) -> PathBuf {
-        self.folder.path().join(format!("log-{}", self.agents.len() + self.java.len()))
+        self.folder.path().join(format!("log-{}", self.agents.len() + self.java_pids.len()))
     }
 
     fn start(&mut self) {

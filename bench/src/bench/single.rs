@@ -1,5 +1,7 @@
 //! What is measured of one thing alone: a run after the other, a takeover, a resharding, jobs that rest, a start.
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::path::Path;
 use std::time::Duration;
 
@@ -193,21 +195,11 @@ pub(crate) fn storm(bench: &Bench, side: Side, instances: usize) -> anyhow::Resu
     clock::pause(ten.saturating_sub(began.elapsed()));
     let passed = began.elapsed().as_secs_f64() / ten.as_secs_f64();
     let join_requests = i64::try_from(server.requests()? - before)? - (usual as f64 * passed) as i64;
-    let joiner_runs = joiner.finish()?;
-    let all = STORM_JOBS;
-    let first = |runs: &[Run], after: u64| -> Vec<u64> {
-        let mut first = std::collections::HashMap::new();
-        for run in runs.iter().filter(|run| run.start >= after) {
-            let earliest = first.entry(run.job).or_insert(run.start);
-            *earliest = run.start.min(*earliest);
-        }
-        first.into_values().collect()
-    };
-    let first_runs = first(&joiner_runs, 0);
-    if first_runs.len() < all {
-        bail!("the new instance got items of {} of {all} jobs", first_runs.len());
+    let firsts = first_runs(&joiner.finish()?, 0, |run| run.job);
+    if firsts.len() < STORM_JOBS {
+        bail!("the new instance got items of {} of {STORM_JOBS} jobs", firsts.len());
     }
-    let last = first_runs.into_iter().max().unwrap_or_default();
+    let last = firsts.into_values().max().unwrap_or_default();
     let join_ms = last.saturating_sub(joined) as f64 / 1_000.0;
     // Another one, to be killed.
     let mut dying = Workload::start(&bench.root, side, &with_items(arguments(1, 100)), &folder, "dying");
@@ -222,18 +214,24 @@ pub(crate) fn storm(bench: &Bench, side: Side, instances: usize) -> anyhow::Resu
     for workload in &mut base {
         runs.extend(workload.finish()?);
     }
-    // Every item has run again elsewhere: the last one of all was one of its own.
-    let mut again = std::collections::HashMap::new();
-    for run in runs.iter().filter(|run| run.start > killed) {
-        let earliest = again.entry((run.job, run.item)).or_insert(run.start);
-        *earliest = run.start.min(*earliest);
-    }
-    if again.len() < all * instances {
-        bail!("{} of {} items ran again", again.len(), all * instances);
+    // Every item has run again elsewhere: the last one of all was one of the dead one's.
+    let again = first_runs(&runs, killed, |run| (run.job, run.item));
+    if again.len() < STORM_JOBS * instances {
+        bail!("{} of {} items ran again", again.len(), STORM_JOBS * instances);
     }
     let last = again.into_values().max().unwrap_or_default();
     let death_ms = (last - killed) as f64 / 1_000.0 - SESSION_MILLIS as f64;
     Ok(Storm { side, jobs: STORM_JOBS, instances, join_ms, join_requests, death_ms, death_requests })
+}
+
+/// The first run after that moment, of each job or item.
+fn first_runs<K: Eq + Hash>(runs: &[Run], after: u64, of: impl Fn(&Run) -> K) -> HashMap<K, u64> {
+    let mut first = HashMap::new();
+    for run in runs.iter().filter(|run| run.start > after) {
+        let earliest = first.entry(of(run)).or_insert(run.start);
+        *earliest = run.start.min(*earliest);
+    }
+    first
 }
 
 const IDLE_SECONDS: u64 = 20;

@@ -10,7 +10,7 @@ pub(crate) mod script;
 mod simple;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use elasticjob_core::config::{ConfigError, JobConfig};
@@ -98,12 +98,12 @@ pub const THREAD_POOLS: [&str; 2] = ["CPU", "SINGLE_THREAD"];
 
 /// How many items of one run execute at one time.
 pub(crate) fn pool_size(name: &str) -> usize {
-    if name.eq_ignore_ascii_case("SINGLE_THREAD") {
-        1
-    } else {
-        2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-    }
+    if name.eq_ignore_ascii_case("SINGLE_THREAD") { 1 } else { *PROCESSORS_TWICE }
 }
+
+/// Asked once: the answer takes a dozen calls of the system, which reads it from its control groups.
+static PROCESSORS_TWICE: LazyLock<usize> =
+    LazyLock::new(|| 2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
 
 /// The faults of a configuration that only the runtime sees: names of plug-ins, and the properties that they read.
 pub(crate) fn check(config: &JobConfig, items: &dyn ItemExecutor, plugins: &Plugins) -> Vec<ConfigError> {

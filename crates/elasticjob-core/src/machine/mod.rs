@@ -28,6 +28,7 @@ mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use note::{Level, Note};
 pub use types::{
@@ -106,7 +107,9 @@ pub struct JobMachine {
     last_id: u64,
     begins: u64,
     pause_until: Timestamp,
-    failures: u32,
+    failures: usize,
+    /// Begins that were refused in a row.
+    refusals: usize,
     reconcile_at: Option<Timestamp>,
     watched: BTreeSet<String>,
 }
@@ -184,6 +187,7 @@ impl JobMachine {
             begins: 0,
             pause_until: Timestamp(0),
             failures: 0,
+            refusals: 0,
             reconcile_at: None,
             watched: BTreeSet::new(),
         }
@@ -455,9 +459,8 @@ impl JobMachine {
     }
 
     fn pause(&mut self, now: Timestamp) {
-        let pause = limits::RETRY_BASE * 2_u32.saturating_pow(self.failures.min(10));
+        self.pause_until = now + back_off(self.failures);
         self.failures += 1;
-        self.pause_until = now + pause.min(limits::RETRY_MAX);
     }
 
     /// After a refusal that the next look at the registry must explain: read everything anew, a little later.
@@ -494,4 +497,9 @@ impl JobMachine {
             out.push(Effect::Unwatch(old));
         }
     }
+}
+
+/// The pause behind that many vain tries before.
+fn back_off(tries: usize) -> Duration {
+    (limits::RETRY_BASE * (1 << tries.min(10))).min(limits::RETRY_MAX)
 }

@@ -28,6 +28,7 @@ pub enum Note {
     Passed { items: Vec<u32>, first: Timestamp, last: Timestamp, firings: usize },
     Lost { items: Vec<u32>, due: Timestamp },
     Blocked { item: u32, by: String },
+    Refused { items: Vec<u32>, times: usize },
     ClearedMark { item: u32, of: String },
     TakenOver { item: u32, from: String },
     Triggered,
@@ -78,6 +79,7 @@ impl Note {
             | Note::Passed { .. }
             | Note::Lost { .. }
             | Note::Blocked { .. }
+            | Note::Refused { .. }
             | Note::ClearedMark { .. }
             | Note::TakenOver { .. }
             | Note::ShutDownByOperator => Level::Warn,
@@ -138,6 +140,10 @@ impl fmt::Display for Note {
                 write!(f, "the run of items {items:?} due {due} was lost with the connection before it began")
             }
             Note::Blocked { item, by } => write!(f, "item {item} is still running on {by}"),
+            Note::Refused { items, times } => write!(
+                f,
+                "items {items:?} could not begin {times} times in a row, although all was read anew: the registry refuses what it says, its servers may differ"
+            ),
             Note::ClearedMark { item, of } => {
                 write!(f, "cleared a mark of item {item}: {of}, which set it, is gone or does not run it")
             }

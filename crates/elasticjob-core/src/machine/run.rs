@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::failover::TAKEN_VERSION;
 use super::types::{Abandoned, Begun, Blocked, Busy, Effects, Item, Life, Mark, Phase, Step, Taken};
-use super::{Effect, JobMachine, Note, Run, RunId, RunItem, Source, StepResult};
+use super::{Effect, JobMachine, Note, Run, RunId, RunItem, Source, StepResult, back_off};
 use crate::config::JobConfig;
 use crate::limits;
 use crate::time::Timestamp;
@@ -140,7 +140,7 @@ impl JobMachine {
             StepResult::Committed { zxid } => self.begun(now, &plan, zxid, out),
             StepResult::Refused(refusal) => {
                 plan.items.iter().for_each(|item| drop(self.busy.remove(item)));
-                self.begin_refused(now, &plan, &refusal);
+                self.begin_refused(now, &plan, &refusal, out);
             }
             StepResult::Unknown => plan.items.iter().for_each(|item| self.set_phase(*item, Phase::Unsettled)),
             StepResult::Failed | StepResult::Answers(_) => {
@@ -150,6 +150,7 @@ impl JobMachine {
     }
 
     fn begun(&mut self, now: Timestamp, plan: &Begun, zxid: i64, out: &mut Effects) {
+        self.refusals = 0;
         self.account_begun(&plan.items, out);
         for number in &plan.items {
             self.note_begun(*number, plan.due, plan.source, zxid);
@@ -212,7 +213,16 @@ impl JobMachine {
     }
 
     /// One item's operation refused: it is left out, and the others go again.
-    fn begin_refused(&mut self, now: Timestamp, plan: &Begun, refusal: &Refusal) {
+    fn begin_refused(&mut self, now: Timestamp, plan: &Begun, refusal: &Refusal, out: &mut Effects) {
+        self.refusals += 1;
+        // Each item may have its reasons. Where there are more, what is read is not what decides, and reading it again is vain.
+        let patience = limits::REFUSALS_MAX + self.items.len();
+        if self.refusals == patience {
+            out.note(Note::Refused { items: plan.items.clone(), times: self.refusals });
+        }
+        if self.refusals >= patience {
+            self.pause_until = now + back_off(self.refusals - patience);
+        }
         let Some((item, _)) = plan.spans.iter().find(|(_, span)| span.contains(&refusal.op)) else {
             let id = self.id().to_owned();
             self.view.triggers.remove(&id); // the trigger's own node was gone already
@@ -233,17 +243,12 @@ impl JobMachine {
                     item.superseded = false;
                 }
             }
-            return;
         } else if self.taken.remove(&item).is_some() {
             self.abandoned.insert(item, Abandoned { failover: true, seen: None }); // its owner, or another taker, was faster
         } else {
             // The assignment, the claim or the ledger is not what we knew: others have been there.
             self.items.remove(&item);
             self.unsettle(now);
-        }
-        self.failures += 1;
-        if self.failures > 5 {
-            self.pause(now);
         }
     }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elasticjob_core::machine::{
-    ConfigCheck, Effect, Identity, Input, JobMachine, Run, Setup, StepResult, Surroundings,
+    ConfigCheck, Effect, Identity, Input, JobMachine, Level, Run, Setup, StepResult, Surroundings,
 };
 use elasticjob_core::path::JobPath;
 use elasticjob_core::time::Timestamp;
-use elasticjob_core::tree::{Op, Tree};
+use elasticjob_core::tree::{Op, Refusal, Tree};
 use elasticjob_core::view::{Answer, JobView, Query};
 use elasticjob_core::wire::JobDocument;
 
@@ -26,6 +26,12 @@ pub(crate) struct Desk {
     meter: fn() -> (u64, u64),
     /// By how much the meter has risen in them.
     pub(crate) cost: (u64, u64),
+    /// What the tree refuses, beside what cannot be.
+    pub(crate) refuse: fn(&[Op]) -> Option<Refusal>,
+    /// The transactions that it was asked for.
+    pub(crate) commits: u64,
+    /// What people were warned of.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Desk {
@@ -55,15 +61,17 @@ impl Desk {
             runs: Vec::new(),
             meter,
             cost: (0, 0),
+            refuse: |_| None,
+            commits: 0,
+            warnings: Vec::new(),
         };
         let view = Box::new(desk.view());
         desk.input(Input::SessionBack { session: desk.session, timeout: Duration::from_secs(40), view });
         // It looks at its owners again for the last time 20 seconds after its election.
-        while desk.machine.owned().len() != items as usize || desk.now < START + Duration::from_secs(30) {
-            desk.wake();
-            desk.end();
-        }
-        desk.cost = (0, 0);
+        desk.pass(Duration::from_secs(30));
+        assert_eq!(desk.machine.owned().len(), items as usize);
+        (desk.cost, desk.commits) = ((0, 0), 0);
+        desk.warnings.clear();
         desk
     }
 
@@ -92,7 +100,10 @@ impl Desk {
             for effect in effects {
                 match effect {
                     Effect::Commit(id, ops) => {
-                        let result = match self.tree.commit(self.session, &ops, self.now) {
+                        self.commits += 1;
+                        assert!(self.commits < 1_000_000, "it asks and asks at {}", self.now);
+                        let refused = (self.refuse)(&ops).map_or(Ok(()), Err);
+                        let result = match refused.and_then(|()| self.tree.commit(self.session, &ops, self.now)) {
                             Ok((zxid, _)) => StepResult::Committed { zxid },
                             Err(refusal) => StepResult::Refused(refusal),
                         };
@@ -116,6 +127,7 @@ impl Desk {
                     }
                     Effect::Reload => inputs.push(Input::Reloaded(Box::new(self.view()))),
                     Effect::Run(run) => self.runs.push(run),
+                    Effect::Note(note) if note.level() == Level::Warn => self.warnings.push(note.to_string()),
                     _ => {}
                 }
             }
@@ -134,6 +146,15 @@ impl Desk {
             for item in run.items {
                 self.input(Input::ItemEnded { run: run.id, item: item.item, failed: false });
             }
+        }
+    }
+
+    /// Lets so much time pass, with runs that end at once.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            self.wake();
+            self.end();
         }
     }
 

@@ -1,0 +1,28 @@
+//! A registry that refuses what it says: ZooKeeper's servers may have different trees, where one answers reads and another
+//! one decides about writes. Seen in a living cluster, where a job asked five hundred times a second.
+
+mod desk;
+
+use std::time::Duration;
+
+use desk::Desk;
+use elasticjob_core::tree::{Op, Reason, Refusal};
+
+#[test]
+fn what_is_refused_again_and_again_is_asked_for_less_and_less_and_told_once() {
+    let mut desk = Desk::new(3, || (0, 0));
+    desk.refuse = |ops| {
+        let is_begin = ops.iter().any(|op| op.path().ends_with("/running") && matches!(op, Op::Create { .. }));
+        is_begin.then_some(Refusal { op: 0, reason: Reason::Version })
+    };
+    desk.pass(Duration::from_secs(60));
+    assert!((20..60).contains(&desk.commits), "{} transactions in a minute", desk.commits);
+    let told: Vec<&String> = desk.warnings.iter().filter(|text| text.contains("in a row")).collect();
+    assert_eq!(told.len(), 1, "{:?}", desk.warnings);
+    // It goes on when the registry is one again, and has the same patience as before.
+    desk.refuse = |_| None;
+    desk.pass(Duration::from_secs(6));
+    desk.commits = 0;
+    (0..10).for_each(|_| desk.fire());
+    assert_eq!(desk.commits, 20, "a begin and an end for each firing");
+}

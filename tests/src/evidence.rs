@@ -234,10 +234,12 @@ impl Transactions {
     /// When a log cannot be read, or no server has one of the transactions.
     pub fn read(folders: &[PathBuf]) -> Transactions {
         let logs: Vec<Log> = folders.iter().map(|folder| log(folder)).collect();
-        Transactions(carried_out(&logs))
+        let snapshots: Vec<i64> = folders.iter().flat_map(|folder| snapshots(folder)).collect();
+        Transactions(carried_out(&logs, &snapshots))
     }
 
-    /// Transactions that cannot have been carried out after what the logs have before them: they are judged as they are.
+    /// Transactions that cannot have been carried out after what the logs have before them, and those that a snapshot has and no
+    /// log: they are judged as the logs have them.
     pub fn unexplained(&self) -> &[i64] {
         &self.0.unexplained
     }
@@ -285,6 +287,13 @@ fn log(folder: &Path) -> Log {
         log.entry(zxid.parse().expect("a number")).or_default().push(rest.to_owned());
     }
     log
+}
+
+/// Up to which transactions the snapshots of a server go: their names say it.
+fn snapshots(folder: &Path) -> Vec<i64> {
+    let names = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+    let zxid = |name: std::ffi::OsString| i64::from_str_radix(name.to_str()?.strip_prefix("snapshot.")?, 16).ok();
+    names.filter_map(zxid).collect()
 }
 
 fn joined_as(line: &str) -> Option<String> {

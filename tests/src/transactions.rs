@@ -4,7 +4,9 @@
 //! got a snapshot, and has no log of the time before. So all logs are put together, and what a leader's term ended with is
 //! what the next leader's own log has of it. Even that may say too much: a server can log the last transactions of a dying leader
 //! without applying them, and then be elected; they are in its log and not in its tree (ZOOKEEPER-3023, ZOOKEEPER-3911; seen with
-//! 3.8). Later transactions show which: a node is created that would be there, or deleted that would not.
+//! 3.8). Later transactions show which: a node is created that would be there, or deleted that would not. And it may say too little:
+//! a server whose disk was full keeps a snapshot of transactions that no log has, and serves it when it comes back (seen with 3.8
+//! too, half a transaction of several operations being in it).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,16 +20,16 @@ pub(crate) type Log = BTreeMap<i64, Vec<String>>;
 #[derive(Debug, PartialEq)]
 pub(crate) struct CarriedOut {
     pub(crate) log: Log,
-    /// Those that cannot have been, after what the logs have before them.
+    /// Those that cannot have been, after what the logs have before them, and those that a snapshot has and no log.
     pub(crate) unexplained: Vec<i64>,
 }
 
-/// Finds them in the logs of all servers.
+/// Finds them in the logs of all servers; `snapshots` says up to which transactions their snapshots go.
 ///
 /// # Panics
 ///
 /// When no server has one of those between others: the evidence would have a hole.
-pub(crate) fn carried_out(logs: &[Log]) -> CarriedOut {
+pub(crate) fn carried_out(logs: &[Log], snapshots: &[i64]) -> CarriedOut {
     let mut all = Log::new();
     for log in logs {
         all.extend(log.iter().map(|(zxid, lines)| (*zxid, lines.clone())));
@@ -49,7 +51,12 @@ pub(crate) fn carried_out(logs: &[Log]) -> CarriedOut {
         let follows = if term(*one) == term(*other) { one + 1 == *other } else { other & 0xFFFF_FFFF == 1 };
         assert!(follows, "no server has what came behind {one:x}, before {other:x}");
     }
-    settle_ends(all, &everything)
+    let mut found = settle_ends(all, &everything);
+    // One with the number 0 begins a term, and is in no log.
+    let is_lost = |zxid: &&i64| *zxid & 0xFFFF_FFFF != 0 && !everything.contains_key(zxid);
+    found.unexplained.extend(snapshots.iter().filter(is_lost));
+    found.unexplained.sort_unstable();
+    found
 }
 
 /// Puts the ends of terms where what comes later says that they are. Where no end explains that, it is told.
@@ -135,16 +142,16 @@ mod tests {
     fn what_a_leader_alone_wrote_does_not_count() {
         // The third one led first, was cut off and wrote 5 and 6; the second one led then.
         let logs = [log(&[(1, 1, 2), (2, 3, 4)]), log(&[(1, 1, 4), (2, 1, 4)]), log(&[(1, 1, 6), (2, 3, 4)])];
-        assert_eq!(carried_out(&logs).log, log(&[(1, 1, 4), (2, 1, 4)]));
+        assert_eq!(carried_out(&logs, &[]).log, log(&[(1, 1, 4), (2, 1, 4)]));
         let one = [log(&[(1, 1, 9), (2, 1, 1)])];
-        assert_eq!(carried_out(&one).log, one[0]);
+        assert_eq!(carried_out(&one, &[]).log, one[0]);
     }
 
     #[test]
     fn a_leader_that_nobody_followed_has_had_no_term() {
         let logs =
             [log(&[(1, 1, 4), (3, 1, 5)]), log(&[(1, 1, 4), (3, 1, 5)]), log(&[(1, 1, 4), (2, 1, 3), (3, 4, 5)])];
-        assert_eq!(carried_out(&logs).log, log(&[(1, 1, 4), (3, 1, 5)]));
+        assert_eq!(carried_out(&logs, &[]).log, log(&[(1, 1, 4), (3, 1, 5)]));
     }
 
     #[test]
@@ -154,7 +161,7 @@ mod tests {
         let followed = Log::from([line(1, 1, "write", "/a"), line(2, 1, "write", "/b"), line(2, 2, "write", "/c")]);
         let snapshot = Log::from([line(1, 1, "write", "/a"), line(3, 1, "delete", "/c")]);
         let all: Log = followed.iter().chain(&snapshot).map(|(zxid, lines)| (*zxid, lines.clone())).collect();
-        assert_eq!(carried_out(&[followed, snapshot]), CarriedOut { log: all, unexplained: Vec::new() });
+        assert_eq!(carried_out(&[followed, snapshot], &[]), CarriedOut { log: all, unexplained: Vec::new() });
     }
 
     #[test]
@@ -166,9 +173,9 @@ mod tests {
         let after = [line(2, 1, "set", "/a"), line(2, 2, "delete", "/b"), line(2, 3, "write", "/b")];
         let all: Log = before.iter().chain(&in_logs_alone).chain(&after).cloned().collect();
         let expected: Log = before.iter().chain(&after).cloned().collect();
-        assert_eq!(carried_out(&[all]), CarriedOut { log: expected, unexplained: Vec::new() });
+        assert_eq!(carried_out(&[all], &[]), CarriedOut { log: expected, unexplained: Vec::new() });
         let consistent: Log = before.iter().chain(&in_logs_alone).chain(&after[..1]).cloned().collect();
-        assert_eq!(carried_out(std::slice::from_ref(&consistent)).log, consistent);
+        assert_eq!(carried_out(std::slice::from_ref(&consistent), &[]).log, consistent);
     }
 
     #[test]
@@ -179,7 +186,7 @@ mod tests {
         // It has what came last as a snapshot.
         let second = Log::from([line(1, 1, "write", "/a"), line(2, 1, "set", "/b"), line(2, 2, "delete", "/c")]);
         let all: Log = first.iter().chain(&second).map(|(zxid, lines)| (*zxid, lines.clone())).collect();
-        assert_eq!(carried_out(&[first, second]), CarriedOut { log: all, unexplained: Vec::new() });
+        assert_eq!(carried_out(&[first, second], &[]), CarriedOut { log: all, unexplained: Vec::new() });
     }
 
     #[test]
@@ -188,12 +195,21 @@ mod tests {
             |term: i64, n: i64, what: &str, node: &str| ((term << 32) + n, vec![format!("0\t7\t{what}\t{node}\t\t0")]);
         let all = Log::from([line(1, 1, "write", "/a"), line(2, 1, "set", "/a"), line(2, 2, "delete", "/b")]);
         let unexplained = vec![(2 << 32) + 2];
-        assert_eq!(carried_out(std::slice::from_ref(&all)), CarriedOut { log: all, unexplained });
+        assert_eq!(carried_out(std::slice::from_ref(&all), &[]), CarriedOut { log: all, unexplained });
+    }
+
+    #[test]
+    fn what_a_snapshot_alone_has_is_told() {
+        let logs = [log(&[(1, 1, 4), (2, 1, 3)]), log(&[(1, 1, 4), (2, 1, 2)])];
+        let snapshot = |term: i64, n: i64| (term << 32) + n;
+        let known = [0, snapshot(1, 4), snapshot(2, 0), snapshot(2, 3)];
+        assert_eq!(carried_out(&logs, &known).unexplained, Vec::<i64>::new());
+        assert_eq!(carried_out(&logs, &[snapshot(1, 4), snapshot(1, 6)]).unexplained, vec![snapshot(1, 6)]);
     }
 
     #[test]
     #[should_panic(expected = "no server has what came behind 100000002")]
     fn a_hole_is_no_evidence() {
-        carried_out(&[log(&[(1, 1, 2), (1, 4, 5)])]);
+        carried_out(&[log(&[(1, 1, 2), (1, 4, 5)])], &[]);
     }
 }

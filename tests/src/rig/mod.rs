@@ -177,7 +177,9 @@ fn run_chapter(plan: &Plan, seed: u64, length: Duration, folder: &Path, report: 
     report.contradictions = transactions.unexplained().len();
     if let [first, more @ ..] = transactions.unexplained() {
         let count = more.len() + 1;
-        let what = format!("{count} transactions cannot follow from those before, the first is {first:x}");
+        let what = format!(
+            "{count} transactions cannot follow from those before, or are in a snapshot alone, the first is {first:x}"
+        );
         (plan.say)(&format!("ZooKeeper's servers contradict each other: {what}; judged as they are"));
     }
     for (job, living) in jobs {

@@ -24,7 +24,8 @@ pub struct Report {
     pub forced: usize,
     /// ZooKeeper servers that began anew, since a full disk had damaged their log.
     pub damaged: usize,
-    /// Transactions that cannot follow from what ZooKeeper's servers have logged before them: its servers had different trees.
+    /// Transactions that cannot follow from what ZooKeeper's servers have logged before them, or that a snapshot has and no log: its
+    /// servers had different trees.
     pub contradictions: usize,
     /// Chapters that were replaced by others, since there were such and the oracle complained.
     pub void: usize,
@@ -171,7 +172,7 @@ impl fmt::Display for Report {
             ("agents that took longer than some seconds to stop, and were killed", self.forced.to_string()),
             ("ZooKeeper servers that began anew, a full disk having damaged their log", self.damaged.to_string()),
             (
-                "transactions that cannot follow from what ZooKeeper's servers logged before them",
+                "transactions that cannot follow from what ZooKeeper's servers logged before them, or that no log has",
                 self.contradictions.to_string(),
             ),
             (

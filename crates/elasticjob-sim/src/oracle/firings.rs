@@ -124,7 +124,11 @@ fn silent(evidence: &Evidence, item: u32) -> Vec<Violation> {
         let soon = soon + timeout;
         let is_young = soon > evidence.terms.end;
         let end = |c: &&crate::Change| c.session == change.session && c.what == What::SessionEnded;
-        let ended = || evidence.history.iter().find(end).is_some_and(|c| c.at <= soon);
+        // One that never came back after its session, as where the registry was away for longer than it lived, heard of nothing.
+        let own = evidence.path.instance(&ledger.instance);
+        let again = |c: &crate::Change| c.zxid > change.zxid && c.session != change.session && c.path == own;
+        let is_back = || evidence.history.iter().any(|c| again(c) && matches!(c.what, What::Wrote { .. }));
+        let ended = || evidence.history.iter().find(end).is_some_and(|c| c.at <= soon || !is_back());
         let told = || {
             let lost = |t: &&crate::Told| t.word == "lost" && t.items.contains(&item) && t.at >= change.at;
             evidence.told.iter().any(|t| lost(&t) && t.instance == ledger.instance)
@@ -227,4 +231,65 @@ fn unsteady(evidence: &Evidence, item: u32) -> Vec<(Timestamp, Timestamp)> {
     }
     spells.extend(open.into_values().map(|from| (from, evidence.terms.end)));
     spells
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::time::Duration;
+
+    use elasticjob_core::path::JobPath;
+
+    use super::*;
+    use crate::{Change, Terms};
+
+    const ID: &str = "10.0.0.1@-@1";
+
+    /// Somebody began, and its session ended so much later; then it was back in another one, or never again.
+    fn evidence(ended: Duration, is_back: bool) -> Evidence {
+        let path = JobPath::new("job");
+        let at = Timestamp(1_700_000_000_000);
+        let wrote = |data: &str| What::Wrote { data: data.as_bytes().into(), owner: 0 };
+        let ledger = Ledger { due: at, instance: ID.into(), session: 1, begin: 1, at: Some(at) };
+        let change =
+            |zxid, session, after: Duration, path: String, what| Change { at: at + after, zxid, session, path, what };
+        let mut history = vec![
+            change(1, 1, Duration::ZERO, path.item(0), wrote(&ledger.to_text())),
+            change(2, 1, ended, String::new(), What::SessionEnded),
+        ];
+        if is_back {
+            history.push(change(3, 2, ended + Duration::from_secs(1), path.instance(ID), wrote("")));
+        }
+        Evidence {
+            terms: Terms {
+                session_timeout: Duration::from_secs(4),
+                round_trip: Duration::from_secs(1),
+                run_max: Duration::from_secs(1),
+                stepped_back: false,
+                clock_error: Duration::ZERO,
+                quiet_from: at,
+                end: at + Duration::from_secs(100),
+                is_at_rest: true,
+            },
+            path,
+            history,
+            runs: Vec::new(),
+            told: Vec::new(),
+            longest_rows: BTreeMap::new(),
+            java: BTreeSet::new(),
+            off: BTreeSet::new(),
+            up: BTreeMap::new(),
+            expired: BTreeSet::new(),
+            troubles: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn who_comes_back_tells_what_became_of_its_begin() {
+        let found = |seconds, is_back| silent(&evidence(Duration::from_secs(seconds), is_back), 0).len();
+        assert_eq!(found(2, true), 0, "its session was over before it could ask");
+        assert_eq!(found(30, true), 1);
+        // Seen where ZooKeeper answered nobody for a minute and a half, and the process was killed meanwhile.
+        assert_eq!(found(30, false), 0);
+    }
 }

@@ -48,11 +48,11 @@ pub const END_GATHER: Duration = Duration::from_millis(100);
 /// Pause before a refused or failed registry step is tried again; doubled each time up to [`RETRY_MAX`].
 pub const RETRY_BASE: Duration = Duration::from_millis(50);
 
-/// So many begins of a job may be refused in a row, and one for each item that it has, before it pauses between them.
-pub const REFUSALS_MAX: usize = 5;
-
 /// Longest pause between two tries of one step.
 pub const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// So many begins of a job may be refused in a row, and one for each item that it has, before it pauses between them.
+pub const REFUSALS_MAX: usize = 5;
 
 /// A firing that nobody began while its item changed hands is made up by the new owner when it is at most this old,
 /// counted on top of the session time-out.

@@ -142,7 +142,7 @@ impl fmt::Display for Note {
             Note::Blocked { item, by } => write!(f, "item {item} is still running on {by}"),
             Note::Refused { items, times } => write!(
                 f,
-                "items {items:?} could not begin {times} times in a row, although all was read anew: the registry refuses what it says, its servers may differ"
+                "items {items:?} could not begin {times} times in a row, although all was read anew: what the registry answers is not what it decides by; do its servers have different data?"
             ),
             Note::ClearedMark { item, of } => {
                 write!(f, "cleared a mark of item {item}: {of}, which set it, is gone or does not run it")

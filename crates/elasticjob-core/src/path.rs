@@ -2,6 +2,8 @@
 //!
 //! Paths are relative to the namespace: `/<job>/config`. What the namespace is, only the registry knows.
 
+use std::fmt::{self, Write as _};
+
 /// The paths of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPath {
@@ -142,42 +144,51 @@ impl JobPath {
 
     /// `sharding/<item>`; its data is our ledger, empty with Java.
     pub fn item(&self, item: u32) -> String {
-        format!("{}/sharding/{item}", self.root)
+        self.of_item(item, "")
+    }
+
+    /// In one allocation: each run asks for half a dozen.
+    fn of_item(&self, item: u32, rest: impl fmt::Display) -> String {
+        const LONGEST: usize = "/sharding/4294967295/instance/claim-0123456789abcdef".len();
+        let mut path = String::with_capacity(self.root.len() + LONGEST);
+        path.push_str(&self.root);
+        let _ = write!(path, "/sharding/{item}{rest}"); // into a string: cannot fail
+        path
     }
 
     /// `sharding/<item>/instance`: the owner's id.
     pub fn item_owner(&self, item: u32) -> String {
-        format!("{}/sharding/{item}/instance", self.root)
+        self.of_item(item, "/instance")
     }
 
     /// `sharding/<item>/instance/claim-<session>`: ours only, see ARCHITECTURE.md.
     pub fn item_claim(&self, item: u32, session: u64) -> String {
-        format!("{}/sharding/{item}/instance/claim-{session:016x}", self.root)
+        self.of_item(item, format_args!("/instance/claim-{session:016x}"))
     }
 
     /// `sharding/<item>/running`: the runner's id.
     pub fn item_running(&self, item: u32) -> String {
-        format!("{}/sharding/{item}/running", self.root)
+        self.of_item(item, "/running")
     }
 
     /// `sharding/<item>/misfire`.
     pub fn item_misfire(&self, item: u32) -> String {
-        format!("{}/sharding/{item}/misfire", self.root)
+        self.of_item(item, "/misfire")
     }
 
     /// `sharding/<item>/disabled`.
     pub fn item_disabled(&self, item: u32) -> String {
-        format!("{}/sharding/{item}/disabled", self.root)
+        self.of_item(item, "/disabled")
     }
 
     /// `sharding/<item>/failover`: the taker's id.
     pub fn item_failover(&self, item: u32) -> String {
-        format!("{}/sharding/{item}/failover", self.root)
+        self.of_item(item, "/failover")
     }
 
     /// `sharding/<item>/failovering`: the taker's id, persistent.
     pub fn item_failovering(&self, item: u32) -> String {
-        format!("{}/sharding/{item}/failovering", self.root)
+        self.of_item(item, "/failovering")
     }
 
     /// `guarantee`: what the distribute-once listeners of all instances tell each other.

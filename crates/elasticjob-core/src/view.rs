@@ -1,7 +1,10 @@
 //! One job's subtree as the machine keeps it: what decides, and nothing else. `running` nodes are not part of it, since
 //! watching them tells every instance of every run (ARCHITECTURE.md, "Decide from the mirror").
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use litemap::LiteMap;
 
 use crate::path::{JobPath, Place};
 use crate::shard::descending;
@@ -74,13 +77,15 @@ pub struct JobView {
     /// Whether `servers` stands there.
     pub has_servers: bool,
     /// `servers/<ip>`.
-    pub servers: BTreeMap<String, Node>,
+    pub servers: LiteMap<String, Node>,
     /// Whether `instances` stands there.
     pub has_instances: bool,
     /// `instances/<id>`.
-    pub instances: BTreeMap<String, Node>,
-    /// The server of each instance whose node can be read: kept, since a leader asks for it at each input.
-    server_ips: BTreeMap<String, String>,
+    pub instances: LiteMap<String, Node>,
+    /// The server of each instance whose node can be read.
+    server_ips: LiteMap<String, String>,
+    /// [`JobView::available`], worked out once: a leader asks for it at each input.
+    available: OnceLock<Arc<[String]>>,
     /// `leader/election/instance`.
     pub leader: Option<Node>,
     /// `leader/sharding/necessary`.
@@ -143,7 +148,11 @@ impl JobView {
 
     /// Takes one change in. Of two reads of one node the later write stays.
     pub fn apply(&mut self, path: &JobPath, at: &str, node: Option<Node>) {
-        match path.place(at) {
+        let place = path.place(at);
+        if let Some(Place::Server(_) | Place::Instance(_)) = place {
+            self.available.take();
+        }
+        match place {
             Some(Place::Root) => replace(&mut self.root, node),
             Some(Place::Config) => replace(&mut self.config, node),
             Some(Place::Server(ip)) => replace_in(&mut self.servers, ip, node),
@@ -212,9 +221,11 @@ impl JobView {
 
     /// The instances that may get items: their node is readable and their server is enabled. In descending order of their
     /// ids, as strategies take them.
-    pub fn available(&self) -> Vec<String> {
-        let enabled = |ip: &String| self.server(ip) == Some(ServerState::Enabled);
-        descending(self.server_ips.iter().filter(|(_, ip)| enabled(ip)).map(|(id, _)| id.clone()).collect())
+    pub fn available(&self) -> &Arc<[String]> {
+        self.available.get_or_init(|| {
+            let enabled = |ip: &String| self.server(ip) == Some(ServerState::Enabled);
+            descending(self.server_ips.iter().filter(|(_, ip)| enabled(ip)).map(|(id, _)| id.clone()).collect()).into()
+        })
     }
 
     /// Whether an instance of that id is registered.
@@ -235,7 +246,7 @@ fn replace(slot: &mut Option<Node>, node: Option<Node>) {
     }
 }
 
-fn replace_in(map: &mut BTreeMap<String, Node>, key: &str, node: Option<Node>) {
+fn replace_in(map: &mut LiteMap<String, Node>, key: &str, node: Option<Node>) {
     match node {
         Some(node) if map.get(key).is_some_and(|old| node.mzxid < old.mzxid) => {}
         Some(node) => {

@@ -180,7 +180,7 @@ impl JobMachine {
                 self.abandoned.insert(*item, Abandoned { failover: false, seen: None });
             }
             if owner.is(self.id()) && claims.children().contains(&claim) {
-                items.insert(*item, self.item(now, *item, owner, node, marks, taker));
+                items.insert(*item, Box::new(self.item(now, *item, owner, node, marks, taker)));
             } else {
                 self.claimed.remove(item); // gone with the node, or never made
             }
@@ -241,7 +241,7 @@ impl JobMachine {
     }
 
     /// The assignment is known: firings go on.
-    fn settle_items(&mut self, items: BTreeMap<u32, Item>, out: &mut Effects) {
+    fn settle_items(&mut self, items: BTreeMap<u32, Box<Item>>, out: &mut Effects) {
         let changed = !self.items.keys().eq(items.keys());
         self.items = items;
         self.follow.stale = self.follow.reasons != self.follow.read_for;
@@ -258,7 +258,7 @@ impl JobMachine {
         }
         self.blocked.retain(|item, _| self.items.contains_key(item));
         if changed {
-            out.push(Effect::Note(Note::Assigned { items: self.owned() }));
+            out.push(Effect::Note(Note::Assigned { items: self.owned().collect() }));
         }
     }
 

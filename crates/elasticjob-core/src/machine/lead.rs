@@ -4,6 +4,7 @@
 //! with their owner until their run ends, all others move at once, in one transaction that names no instance that is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::failover::lives_on;
 use super::types::{Basis, Effects, Plan, Step, Survey};
@@ -61,7 +62,7 @@ impl JobMachine {
     fn basis(&self) -> Option<Basis> {
         let config = self.config.as_ref()?;
         Some(Basis {
-            available: self.view.available(),
+            available: Arc::clone(self.view.available()),
             total: config.sharding_total_count,
             strategy: config.sharding_strategy.clone(),
         })

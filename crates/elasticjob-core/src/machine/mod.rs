@@ -62,12 +62,12 @@ pub struct JobMachine {
     schedule: Schedule,
     follow: Follow,
     lead: Lead,
-    /// The items that are ours by a claim.
-    items: BTreeMap<u32, Item>,
+    /// The items that are ours by a claim. Boxed, as `busy`: a node of a map has room for eleven.
+    items: BTreeMap<u32, Box<Item>>,
     /// The items of dead instances that we took over and have not begun, with the version of their ledger and its due time.
     taken: BTreeMap<u32, Taken>,
     /// What runs here, or is about to, or has ended and is still marked.
-    busy: BTreeMap<u32, Busy>,
+    busy: BTreeMap<u32, Box<Busy>>,
     /// Items whose `running` mark of somebody else refused a begin.
     blocked: BTreeMap<u32, types::Blocked>,
     /// Instances that vanished, and when we saw it.
@@ -265,9 +265,9 @@ impl JobMachine {
         self.is_leader()
     }
 
-    /// The items that are ours at the moment.
-    pub fn owned(&self) -> Vec<u32> {
-        self.items.keys().copied().collect()
+    /// The items that are ours at the moment, in rising order.
+    pub fn owned(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.items.keys().copied()
     }
 
     /// The items whose code runs here.
@@ -286,7 +286,7 @@ impl JobMachine {
             return false;
         }
         let waits = |item: &Item| item.disabled || item.taken_by.is_some() || item.missed.is_some() || item.triggered;
-        self.items.get(&item).is_none_or(waits)
+        self.items.get(&item).is_none_or(|item| waits(item))
     }
 
     /// The picture that decides; `None` while there is no session.
@@ -358,7 +358,7 @@ impl JobMachine {
             Step::Reshard(plan) => self.resharded(now, *plan, result, out),
             Step::Begin(plan) => self.begin_done(now, *plan, result, out),
             Step::Settle { items } => self.settled(now, &items, result, out),
-            Step::Release { items, ops } => self.release_done(now, items, ops, result, out),
+            Step::Release { items, remnants } => self.release_done(now, items, remnants, result, out),
             Step::Abandon { item } => self.abandoned(now, item, result, out),
             Step::LookAgain => self.looked_again(now, result),
             Step::ReadLate { item, latch } => self.late_read(now, item, &latch, result, out),

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::failover::TAKEN_VERSION;
-use super::types::{Abandoned, Busy, Effects, Mark, Phase, Purpose, Step};
+use super::types::{Abandoned, Busy, Effects, Mark, Phase, Purpose, Remnant, Step};
 use super::{JobMachine, Note, RunId, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
@@ -90,42 +90,51 @@ impl JobMachine {
             return false;
         }
         items.truncate(limits::ITEMS_PER_COMMIT);
-        let mut ops = Vec::new();
+        let mut remnants = Vec::new();
         for item in &items {
             let Some(busy) = self.busy.get(item) else { continue };
-            // Nobody has begun it since: the mark may be another one's where ours was taken away.
-            ops.push(Op::check(self.path.item(*item), busy.version + 1));
-            // At the version of its creation: Java writes its own id over a mark that it finds.
-            ops.push(Op::Delete { path: self.path.item_running(*item), version: Some(0) });
+            // The mark may be another one's where ours was taken away, and others have begun the item since.
+            remnants.extend([(*item, Remnant::Ledger(busy.version + 1)), (*item, Remnant::Running)]);
             if busy.taken {
-                ops.push(Op::Delete { path: self.path.item_failover(*item), version: Some(TAKEN_VERSION) });
-                ops.push(Op::delete(self.path.item_failovering(*item)));
+                remnants.extend([(*item, Remnant::Failover), (*item, Remnant::Failovering)]);
                 // Asked for by Java while the takeover was on its way: this run was it.
                 if self.view.failover_items.contains(item) {
-                    ops.push(Op::delete(self.path.failover_item(*item)));
+                    remnants.push((*item, Remnant::Asked));
                 }
             }
         }
-        self.commit(Step::Release { items, ops: ops.clone() }, ops, out)
+        self.commit_release(items, remnants, out)
+    }
+
+    fn commit_release(&mut self, items: Vec<u32>, remnants: Vec<(u32, Remnant)>, out: &mut Effects) -> bool {
+        let path = &self.path;
+        let op = |(item, remnant): &(u32, Remnant)| match remnant {
+            Remnant::Ledger(version) => Op::check(path.item(*item), *version),
+            // At the version of its creation: Java writes its own id over a mark that it finds.
+            Remnant::Running => Op::Delete { path: path.item_running(*item), version: Some(0) },
+            Remnant::Failover => Op::Delete { path: path.item_failover(*item), version: Some(TAKEN_VERSION) },
+            Remnant::Failovering => Op::delete(path.item_failovering(*item)),
+            Remnant::Asked => Op::delete(path.failover_item(*item)),
+        };
+        let ops = remnants.iter().map(op).collect();
+        self.commit(Step::Release { items, remnants }, ops, out)
     }
 
     pub(super) fn release_done(
         &mut self,
         now: Timestamp,
         items: Vec<u32>,
-        mut ops: Vec<Op>,
+        mut remnants: Vec<(u32, Remnant)>,
         result: StepResult,
         out: &mut Effects,
     ) {
         if let StepResult::Refused(refusal) = &result {
-            let path = ops.remove(refusal.op).path().to_owned(); // gone already, which is what we want
-            if let Some(item) = items.iter().find(|item| self.path.item(**item) == path) {
-                // Others have begun it since: what stands there is theirs.
-                let below = format!("{path}/");
-                ops.retain(|op| !op.path().starts_with(&below) && op.path() != self.path.failover_item(*item));
+            let (refused, remnant) = remnants.remove(refusal.op); // gone already, which is what we want
+            if let Remnant::Ledger(_) = remnant {
+                remnants.retain(|(item, _)| *item != refused); // others have begun it since: what stands there is theirs
             }
-            if ops.iter().any(|op| matches!(op, Op::Delete { .. })) {
-                self.commit(Step::Release { items, ops: ops.clone() }, ops, out);
+            if remnants.iter().any(|(_, remnant)| !matches!(remnant, Remnant::Ledger(_))) {
+                self.commit_release(items, remnants, out);
                 return;
             }
         }

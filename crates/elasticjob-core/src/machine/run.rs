@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::failover::TAKEN_VERSION;
-use super::types::{Abandoned, Begun, Blocked, Busy, Effects, Item, Life, Mark, Phase, Step, Taken};
+use super::types::{Abandoned, Begun, Blocked, Busy, Effects, Item, Life, Mark, Part, Phase, Step, Taken};
 use super::{Effect, JobMachine, Note, Run, RunId, RunItem, Source, StepResult, back_off};
 use crate::config::JobConfig;
 use crate::limits;
@@ -24,9 +24,9 @@ impl JobMachine {
         let run = RunId(self.begins);
         let (instance, session) = (self.id().to_owned(), self.session_id());
         let ledger = Ledger { due, instance, session, begin: self.begins, at: Some(now) };
-        let mut plan = Begun { run, due, source, items: Vec::new(), spans: Vec::new(), ops: Vec::new() };
+        let mut plan = Begun { run, due, source, items: Vec::new(), parts: Vec::new() };
+        let mut ops = Vec::new();
         for item in items.into_iter().take(limits::ITEMS_PER_COMMIT) {
-            let start = plan.ops.len();
             let taken = self.taken.contains_key(&item);
             // A ledger never goes back: a catch-up that comes behind a later firing keeps that one's time.
             let own = self.items.get(&item);
@@ -36,8 +36,10 @@ impl JobMachine {
             let passed = own.map_or((end, end), |i| (i.told, end));
             let known = self.taken.get(&item).map(|t| (t.ledger_version, t.made));
             let (version, made) = known.or(own.map(|i| (i.ledger_version, i.made))).unwrap_or_default();
-            self.begin_ops(item, taken, (&text, version), &config, source, &mut plan.ops);
-            plan.spans.push((item, start..plan.ops.len()));
+            for (part, op) in self.begin_ops(item, taken, (&text, version), &config, source).into_iter().flatten() {
+                plan.parts.push(part);
+                ops.push(op);
+            }
             plan.items.push(item);
             let mark = match (config.monitor_execution, config.failover || taken) {
                 (_, true) => Mark::Persistent,
@@ -62,12 +64,12 @@ impl JobMachine {
                 session,
                 remarked: false,
             };
-            self.busy.insert(item, busy);
+            self.busy.insert(item, Box::new(busy));
         }
         if source == Source::Trigger && self.view.triggers.contains(self.id()) {
-            plan.ops.push(Op::delete(self.path.trigger(self.id())));
+            plan.parts.push(Part::Trigger);
+            ops.push(Op::delete(self.path.trigger(self.id())));
         }
-        let ops = plan.ops.clone();
         self.commit(Step::Begin(Box::new(plan)), ops, out)
     }
 
@@ -86,7 +88,7 @@ impl JobMachine {
             let free = !self.busy.contains_key(number) && !self.blocked.contains_key(number);
             free && !item.disabled && item.taken_by.is_none() && !self.taken.contains_key(number)
         };
-        let ready: Vec<(u32, &Item)> = self.items.iter().filter(|(n, i)| idle(n, i)).map(|(n, i)| (*n, i)).collect();
+        let ready: Vec<(u32, &Item)> = self.items.iter().filter(|(n, i)| idle(n, i)).map(|(n, i)| (*n, &**i)).collect();
         let which = |wanted: &dyn Fn(&Item) -> bool| -> Vec<u32> {
             ready.iter().filter(|(_, item)| wanted(item)).map(|(number, _)| *number).collect()
         };
@@ -106,6 +108,7 @@ impl JobMachine {
         (!triggered.is_empty()).then_some((Source::Trigger, now, triggered))
     }
 
+    /// What the begin of one item asks for.
     fn begin_ops(
         &self,
         item: u32,
@@ -113,26 +116,31 @@ impl JobMachine {
         (ledger, version): (&str, i32),
         config: &JobConfig,
         source: Source,
-        ops: &mut Vec<Op>,
-    ) {
-        let own = self.items.get(&item);
-        ops.push(Op::Set { path: self.path.item(item), data: ledger.into(), version: Some(version) });
-        if taken {
-            ops.push(Op::check(self.path.item_failover(item), TAKEN_VERSION));
-        } else if let Some(own) = own {
-            ops.push(Op::check(self.path.item_owner(item), own.owner_version));
-            ops.push(Op::exists(self.path.item_claim(item, self.session_id())));
-            if own.misfire_node && source == Source::Misfire {
-                ops.push(Op::delete(self.path.item_misfire(item)));
-            }
-            if own.superseded && config.failover {
-                ops.push(Op::delete(self.path.item_failovering(item)));
-            }
-        }
-        if config.monitor_execution || taken {
+    ) -> [Option<(Part, Op)>; 6] {
+        let path = &self.path;
+        let own = self.items.get(&item).filter(|_| !taken);
+        let set = Op::Set { path: path.item(item), data: ledger.into(), version: Some(version) };
+        let fence = if taken {
+            Some(Op::check(path.item_failover(item), TAKEN_VERSION))
+        } else {
+            own.map(|own| Op::check(path.item_owner(item), own.owner_version))
+        };
+        let claim = own.map(|_| Op::exists(path.item_claim(item, self.session_id())));
+        let made_up = own.is_some_and(|own| own.misfire_node && source == Source::Misfire);
+        let superseded = own.is_some_and(|own| own.superseded && config.failover);
+        let marked = config.monitor_execution || taken;
+        let mark = || {
             let mode = if config.failover || taken { Mode::Persistent } else { Mode::Ephemeral };
-            ops.push(Op::Create { path: self.path.item_running(item), data: self.id().into(), mode });
-        }
+            Op::Create { path: path.item_running(item), data: self.id().into(), mode }
+        };
+        [
+            Some((Part::Ledger(item), set)),
+            fence.map(|op| (Part::Fence(item), op)),
+            claim.map(|op| (Part::Fence(item), op)),
+            made_up.then(|| (Part::Misfire(item), Op::delete(path.item_misfire(item)))),
+            superseded.then(|| (Part::Superseded(item), Op::delete(path.item_failovering(item)))),
+            marked.then(|| (Part::Mark(item), mark())),
+        ]
     }
 
     pub(super) fn begin_done(&mut self, now: Timestamp, plan: Begun, result: StepResult, out: &mut Effects) {
@@ -157,8 +165,7 @@ impl JobMachine {
         }
         if plan.source == Source::Trigger {
             let id = self.id().to_owned();
-            let node = self.path.trigger(&id);
-            if plan.ops.iter().any(|op| op.path() == node) {
+            if plan.parts.contains(&Part::Trigger) {
                 self.view.triggers.remove(&id);
             } else if self.view.triggers.contains(&id) {
                 // Another one has come while this begin was under way.
@@ -223,20 +230,19 @@ impl JobMachine {
         if self.refusals >= patience {
             self.pause_until = now + back_off(self.refusals - patience);
         }
-        let Some((item, _)) = plan.spans.iter().find(|(_, span)| span.contains(&refusal.op)) else {
+        let Some(part) = plan.parts.get(refusal.op).copied() else { return };
+        let Some(item) = part.item() else {
             let id = self.id().to_owned();
             self.view.triggers.remove(&id); // the trigger's own node was gone already
             return;
         };
-        let (item, op) = (*item, &plan.ops[refusal.op]);
-        let mark = op.path() == self.path.item_running(item);
-        if mark && refusal.reason == Reason::Exists {
+        if part == Part::Mark(item) && refusal.reason == Reason::Exists {
             self.blocked.insert(item, Blocked { inspect: true, ..Blocked::default() });
-        } else if op.path() == self.path.item_misfire(item) {
+        } else if part == Part::Misfire(item) {
             if let Some(item) = self.items.get_mut(&item) {
                 item.misfire_node = false;
             }
-        } else if op.path() == self.path.item_failovering(item) && !self.taken.contains_key(&item) {
+        } else if part == Part::Superseded(item) {
             // Its taker has taken it away, and those of the others too, as far as we know.
             for item in &plan.items {
                 if let Some(item) = self.items.get_mut(item) {

@@ -61,7 +61,7 @@ impl JobMachine {
             && cron(before) != cron(&config)
         {
             // What passed by the schedule before is told while it is known.
-            let items = self.owned();
+            let items: Vec<u32> = self.owned().collect();
             self.account(&items, last, out);
         }
         if std::mem::take(&mut self.config_refused) {

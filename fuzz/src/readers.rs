@@ -265,7 +265,7 @@ fn dump(chance: &mut Chance, bytes: &[u8]) {
         let Link::Up { session, .. } = service.registry.link().borrow().clone() else { panic!("there is a link") };
         for path in ["/a", "/a/sharding", &format!("/a/sharding/{}", chance.below(20))] {
             let set = Op::Set { path: path.to_owned(), data: text(chance, &NODES), version: None };
-            service.registry.commit(session, vec![Op::Ensure(path.to_owned()), set]).await;
+            service.registry.commit(session, &[Op::Ensure(path.to_owned()), set]).await;
         }
         let _ = ask(service.address, bytes).await;
         let answer = ask(service.address, b"dump@a\n").await;

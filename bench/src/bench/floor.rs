@@ -91,7 +91,7 @@ pub(crate) fn measure(bench: &Bench, sync: Sync) -> anyhow::Result<Floor> {
 }
 
 async fn commit(registry: &dyn Registry, session: u64, ops: Vec<Op>) -> anyhow::Result<()> {
-    match registry.commit(session, ops).await {
+    match registry.commit(session, &ops).await {
         Outcome::Committed { .. } => Ok(()),
         other => bail!("not written: {other:?}"),
     }

@@ -40,7 +40,7 @@ pub(crate) async fn fill(registry: &dyn Registry, jobs: usize, servers: usize) -
         }
     }
     for part in ops.chunks(OPS_MAX) {
-        match registry.commit(session, part.to_vec()).await {
+        match registry.commit(session, part).await {
             Outcome::Committed { .. } => {}
             other => bail!("the jobs were not written: {other:?}"),
         }

@@ -54,14 +54,14 @@ pub async fn session(registry: &dyn Registry) -> u64 {
 }
 
 async fn committed(registry: &dyn Registry, session: u64, ops: Vec<Op>) -> i64 {
-    match registry.commit(session, ops.clone()).await {
+    match registry.commit(session, &ops).await {
         Outcome::Committed { zxid } => zxid,
         other => panic!("{ops:?} must be carried out, but: {other:?}"),
     }
 }
 
 async fn refused(registry: &dyn Registry, session: u64, ops: Vec<Op>, op: usize, reason: Reason) {
-    let outcome = registry.commit(session, ops.clone()).await;
+    let outcome = registry.commit(session, &ops).await;
     assert_eq!(outcome, Outcome::Refused(Refusal { op, reason }), "{ops:?}");
 }
 
@@ -118,7 +118,8 @@ async fn reads_follow_commits(connect: &Connect<'_>) {
     committed(&*registry, session, vec![Op::create("/rfc", "0")]).await;
     for round in 1..=50 {
         let expected = round.to_string();
-        let commit = registry.commit(session, vec![Op::set("/rfc", expected.as_str())]);
+        let ops = [Op::set("/rfc", expected.as_str())];
+        let commit = registry.commit(session, &ops);
         let read = registry.read(vec![Query::Node("/rfc".into())]);
         let (outcome, answers) = futures_util::join!(commit, read);
         assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
@@ -266,7 +267,7 @@ async fn sessions(connect: &Connect<'_>) {
     let second = session(&*two).await;
     one.close().await;
     assert_eq!(*one.link().borrow(), Link::Closed);
-    let outcome = one.commit(first, vec![Op::create("/sess", "")]).await;
+    let outcome = one.commit(first, &[Op::create("/sess", "")]).await;
     assert!(matches!(outcome, Outcome::Failed(_)), "a closed session carries nothing out: {outcome:?}");
     assert_eq!(text(&*two, "/sess").await, None);
     committed(&*two, second, vec![Op::create("/sess", "")]).await;
@@ -282,7 +283,7 @@ async fn races(connect: &Connect<'_>) {
         let attempts = connections.iter().map(|registry| async move {
             let session = session(&**registry).await;
             let set = Op::Set { path: "/race".into(), data: b"x".to_vec(), version: Some(round) };
-            registry.commit(session, vec![set]).await
+            registry.commit(session, &[set]).await
         });
         for outcome in futures_util::future::join_all(attempts).await {
             match outcome {

@@ -45,7 +45,7 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
     fn read(&self, queries: Vec<Query>) -> BoxFuture<'_, Result<Vec<Answer>, Error>>;
 
     /// Carries one transaction out, in that session.
-    fn commit(&self, session: u64, ops: Vec<Op>) -> BoxFuture<'_, Outcome>;
+    fn commit<'a>(&'a self, session: u64, ops: &'a [Op]) -> BoxFuture<'a, Outcome>;
 
     /// Creates an ephemeral node whose name is `prefix` and ten digits that rise with each one below the same parent.
     /// `parents` are created first where they are missing, the outermost first; they may vanish again when empty.

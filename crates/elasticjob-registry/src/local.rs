@@ -79,13 +79,13 @@ impl Store {
         queries.into_iter().map(answer).collect()
     }
 
-    pub(crate) async fn commit(&self, session: u64, ops: Vec<Op>) -> Outcome {
+    pub(crate) async fn commit(&self, session: u64, ops: &[Op]) -> Outcome {
         let kept = {
             let mut state = self.state.lock();
             if !state.tree.has_session(session) {
                 return Outcome::Failed(self.closed());
             }
-            match state.tree.commit(session, &ops, clock::now()) {
+            match state.tree.commit(session, ops, clock::now()) {
                 Ok((zxid, events)) => {
                     let kept = self.keep(&state.tree, &events);
                     state.tell(&events);
@@ -125,8 +125,8 @@ impl Store {
         parents: &[String],
         prefix: &str,
     ) -> Result<String, Error> {
-        let ensure = parents.iter().cloned().map(Op::Ensure).collect();
-        match self.commit(session, ensure).await {
+        let ensure: Vec<Op> = parents.iter().cloned().map(Op::Ensure).collect();
+        match self.commit(session, &ensure).await {
             Outcome::Committed { .. } => {}
             Outcome::Refused(_) => return Err(Error::Missing { path: prefix.to_owned() }),
             Outcome::Failed(error) => return Err(error),
@@ -249,7 +249,7 @@ impl Registry for Connection {
         async move { Ok(self.store.read(queries)) }.boxed()
     }
 
-    fn commit(&self, session: u64, ops: Vec<Op>) -> BoxFuture<'_, Outcome> {
+    fn commit<'a>(&'a self, session: u64, ops: &'a [Op]) -> BoxFuture<'a, Outcome> {
         async move { self.store.commit(session, ops).await }.boxed()
     }
 

@@ -21,13 +21,16 @@ macro_rules! forward {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
         impl Registry for Shared {
             $(fn $name(&self, $($arg: $type),*) -> $out { self.0.$name($($arg),*) })*
+
+            fn commit<'a>(&'a self, session: u64, ops: &'a [Op]) -> futures_util::future::BoxFuture<'a, Outcome> {
+                self.0.commit(session, ops)
+            }
         }
     };
 }
 
 forward! {
     read(queries: Vec<Query>) -> futures_util::future::BoxFuture<'_, Result<Vec<elasticjob_core::view::Answer>, Error>>;
-    commit(session: u64, ops: Vec<Op>) -> futures_util::future::BoxFuture<'_, Outcome>;
     create_sequential(session: u64, parents: Vec<String>, prefix: String) -> futures_util::future::BoxFuture<'_, Result<String, Error>>;
     watch(target: elasticjob_registry::Target, sink: elasticjob_registry::Sink) -> futures_util::future::BoxFuture<'_, Result<elasticjob_registry::Watch, Error>>;
     link() -> tokio::sync::watch::Receiver<elasticjob_registry::Link>;
@@ -50,7 +53,7 @@ async fn a_file_keeps_the_contract_for_its_holder_and_its_visitors() {
     let session = conformance::session(&holder).await;
     let answers = holder.read(vec![Query::Node("/tx".into())]).await.expect("reads");
     assert_eq!(answers[0].node().map(|n| n.text()).as_deref(), Some("b"), "the holder sees what visitors wrote");
-    assert!(matches!(holder.commit(session, vec![Op::set("/tx", "c")]).await, Outcome::Committed { .. }));
+    assert!(matches!(holder.commit(session, &[Op::set("/tx", "c")]).await, Outcome::Committed { .. }));
 }
 
 #[tokio::test]
@@ -81,7 +84,7 @@ async fn what_was_committed_is_there_after_a_restart_but_for_ephemeral_nodes() {
         assert_eq!(answers[0].node().map(|n| n.version), (life > 0).then_some(life - 1));
         assert_eq!(answers[1].node(), None, "no ephemeral node survives");
         let op = if life == 0 { Op::create("/a", "x") } else { Op::set("/a", "x") };
-        let outcome = registry.commit(session, vec![op, Op::ephemeral("/e", "")]).await;
+        let outcome = registry.commit(session, &[op, Op::ephemeral("/e", "")]).await;
         assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
     }
 }
@@ -94,12 +97,12 @@ async fn a_closed_registry_gives_its_file_free_and_cuts_off_its_visitors() {
         let registry = embedded::open(&path).unwrap_or_else(|e| panic!("round {round}: {e}"));
         let visitor = embedded::attach(&path).await.expect("attaches");
         let session = conformance::session(&registry).await;
-        registry.commit(session, vec![Op::Ensure("/a".into())]).await;
+        registry.commit(session, &[Op::Ensure("/a".into())]).await;
         registry.close().await;
         assert!(!embedded::socket_path(&path).exists(), "the socket goes with its holder");
         let mut link = visitor.link();
         link.wait_for(|link| matches!(link, Link::Down(_))).await.expect("a link");
-        assert!(matches!(registry.commit(session, vec![Op::Ensure("/b".into())]).await, Outcome::Failed(_)));
+        assert!(matches!(registry.commit(session, &[Op::Ensure("/b".into())]).await, Outcome::Failed(_)));
     }
 }
 

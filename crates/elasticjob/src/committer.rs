@@ -16,8 +16,9 @@ use crate::metrics::Metrics;
 
 /// Batches that are under way at one time.
 const IN_FLIGHT: usize = 4;
-/// Operations of one batch: ZooKeeper takes requests of 1 MB, and half of that is 500 bytes for each.
-const OPS_MAX: usize = 1_000;
+/// Operations of one batch: large enough that a batch costs little beside them, small enough that the answer to the first comes
+/// while the others are being written.
+const OPS_MAX: usize = 500;
 /// Bytes of paths and data in one batch.
 const BYTES_MAX: usize = 400_000;
 /// After so many refusals a batch is halved.
@@ -55,6 +56,19 @@ impl Committer {
     }
 }
 
+/// Transactions of one session that travel together. Their operations stand in one list, so that none is copied.
+struct Batch {
+    session: u64,
+    ops: Vec<Op>,
+    members: Vec<Member>,
+}
+
+/// One of them: its operations follow those of the member before.
+struct Member {
+    ops: usize,
+    done: Box<dyn FnOnce(Outcome) + Send>,
+}
+
 async fn run(registry: Arc<dyn Registry>, mut queue: mpsc::UnboundedReceiver<Commit>, metrics: Arc<Metrics>) {
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut next: Option<Commit> = None;
@@ -66,19 +80,18 @@ async fn run(registry: Arc<dyn Registry>, mut queue: mpsc::UnboundedReceiver<Com
         }) else {
             return;
         };
-        let (mut ops, mut bytes) = size(&first);
-        let mut batch = vec![first];
+        let mut bytes = size(&first);
+        let mut batch = Batch::of(first);
         while let Ok(commit) = queue.try_recv() {
-            let (more_ops, more_bytes) = size(&commit);
-            ops += more_ops;
-            bytes += more_bytes;
-            if ops > OPS_MAX || bytes > BYTES_MAX || commit.session != batch[0].session {
+            bytes += size(&commit);
+            let is_full = batch.ops.len() + commit.ops.len() > OPS_MAX || bytes > BYTES_MAX;
+            if is_full || commit.session != batch.session {
                 next = Some(commit);
                 break;
             }
-            batch.push(commit);
+            batch.add(commit);
         }
-        metrics.commit_queue.fetch_sub(batch.len(), Ordering::Relaxed);
+        metrics.commit_queue.fetch_sub(batch.members.len(), Ordering::Relaxed);
         let registry = Arc::clone(&registry);
         tokio::spawn(async move {
             carry_out(&*registry, batch).await;
@@ -87,7 +100,8 @@ async fn run(registry: Arc<dyn Registry>, mut queue: mpsc::UnboundedReceiver<Com
     }
 }
 
-fn size(commit: &Commit) -> (usize, usize) {
+/// The bytes of its paths and data.
+fn size(commit: &Commit) -> usize {
     let bytes = commit.ops.iter().map(|op| {
         let data = match op {
             Op::Create { data, .. } | Op::Set { data, .. } => data.len(),
@@ -95,52 +109,64 @@ fn size(commit: &Commit) -> (usize, usize) {
         };
         op.path().len() + data
     });
-    (commit.ops.len(), bytes.sum())
+    bytes.sum()
+}
+
+impl Batch {
+    fn of(first: Commit) -> Batch {
+        let member = Member { ops: first.ops.len(), done: first.done };
+        Batch { session: first.session, ops: first.ops, members: vec![member] }
+    }
+
+    fn add(&mut self, mut commit: Commit) {
+        self.members.push(Member { ops: commit.ops.len(), done: commit.done });
+        self.ops.append(&mut commit.ops);
+    }
+
+    /// Keeps the first half of its members.
+    fn halve(&mut self) -> Batch {
+        let members = self.members.split_off(self.members.len() / 2);
+        let kept = self.members.iter().map(|member| member.ops).sum();
+        Batch { session: self.session, ops: self.ops.split_off(kept), members }
+    }
+
+    /// Tells the member whose operation refused, and takes it out.
+    fn refuse(&mut self, refusal: Refusal) {
+        let (mut index, mut before) = (0, 0);
+        while let Some(member) = self.members.get(index)
+            && refusal.op >= before + member.ops
+            && index + 1 < self.members.len()
+        {
+            before += member.ops;
+            index += 1;
+        }
+        let member = self.members.remove(index);
+        self.ops.drain(before..before + member.ops);
+        (member.done)(Outcome::Refused(Refusal { op: refusal.op - before, ..refusal }));
+    }
 }
 
 /// Boxed, since a halved batch calls it again.
-fn carry_out(registry: &dyn Registry, mut batch: Vec<Commit>) -> BoxFuture<'_, ()> {
+fn carry_out(registry: &dyn Registry, mut batch: Batch) -> BoxFuture<'_, ()> {
     async move {
         let mut refusals = 0;
-        while !batch.is_empty() {
-            if refusals >= REFUSALS_MAX && batch.len() > 1 {
-                let second = batch.split_off(batch.len() / 2);
+        while !batch.members.is_empty() {
+            if refusals >= REFUSALS_MAX && batch.members.len() > 1 {
+                let second = batch.halve();
                 carry_out(registry, batch).await;
                 carry_out(registry, second).await;
                 return;
             }
-            let ops = match batch.as_mut_slice() {
-                [only] => std::mem::take(&mut only.ops),
-                all => all.iter().flat_map(|c| c.ops.iter().cloned()).collect(),
-            };
-            match registry.commit(batch[0].session, ops).await {
+            match registry.commit(batch.session, &batch.ops).await {
                 Outcome::Refused(refusal) => {
                     refusals += 1;
-                    refuse(&mut batch, refusal);
+                    batch.refuse(refusal);
                 }
-                outcome => return batch.into_iter().for_each(|c| (c.done)(outcome.clone())),
+                outcome => return batch.members.into_iter().for_each(|member| (member.done)(outcome.clone())),
             }
         }
     }
     .boxed()
-}
-
-/// Tells the member whose operation refused, and takes it out.
-fn refuse(batch: &mut Vec<Commit>, refusal: Refusal) {
-    let mut before = 0;
-    let found = match batch.len() {
-        1 => Some(0),
-        _ => batch.iter().position(|c| {
-            let here = refusal.op < before + c.ops.len();
-            if !here {
-                before += c.ops.len();
-            }
-            here
-        }),
-    };
-    let index = found.unwrap_or(0);
-    let commit = batch.remove(index);
-    (commit.done)(Outcome::Refused(Refusal { op: refusal.op - before, ..refusal }));
 }
 
 #[cfg(test)]
@@ -156,7 +182,7 @@ mod tests {
     async fn a_refused_member_is_told_and_the_others_are_carried_out() {
         let registry: Arc<dyn Registry> = Arc::new(Memory::new().connect());
         let session = conformance::session(&*registry).await;
-        registry.commit(session, vec![Op::create("/taken", "")]).await;
+        registry.commit(session, &[Op::create("/taken", "")]).await;
         let committer = Committer::start(Arc::clone(&registry), Arc::default());
         let mut answers = Vec::new();
         for number in 0..200 {

@@ -35,7 +35,7 @@ pub(crate) async fn acquire(
     if held {
         return Some(node);
     }
-    registry.commit(session, vec![Op::delete(node)]).await;
+    registry.commit(session, &[Op::delete(node)]).await;
     None
 }
 
@@ -46,7 +46,7 @@ pub(crate) async fn leave(registry: &dyn Registry, session: u64, latch: &str) ->
     let places: Vec<String> = answers[0].children().iter().map(|name| format!("{latch}/{name}")).collect();
     let Ok(nodes) = registry.read(places.iter().cloned().map(Query::Node).collect()).await else { return false };
     for (place, _) in places.iter().zip(&nodes).filter(|(_, a)| a.node().is_some_and(|n| n.owner == session)) {
-        let outcome = registry.commit(session, vec![Op::delete(place.clone())]).await;
+        let outcome = registry.commit(session, &[Op::delete(place.clone())]).await;
         if !matches!(outcome, Outcome::Committed { .. } | Outcome::Refused(_)) {
             return false;
         }
@@ -101,7 +101,7 @@ async fn predecessor(registry: &dyn Registry, session: u64, latch: &str, node: &
     for (name, answer) in names[..own].iter().zip(&nodes) {
         let name = format!("{latch}/{name}");
         match answer.node().map(|n| n.owner) {
-            Some(owner) if owner == session => drop(registry.commit(session, vec![Op::delete(name)]).await),
+            Some(owner) if owner == session => drop(registry.commit(session, &[Op::delete(name)]).await),
             // A node that is not ephemeral belongs to nobody and would never go.
             Some(0) | None => {}
             Some(_) => before = Some(name),

@@ -62,7 +62,7 @@ async fn a_mark_of_java_s_stays_until_java_has_looked_for_it() {
                 let (path, kind, at) = happened.recv().await.expect("open");
                 match kind {
                     EventKind::Created if path == ours => {
-                        let outcome = java.commit(session, vec![Op::create(&theirs, "")]).await;
+                        let outcome = java.commit(session, &[Op::create(&theirs, "")]).await;
                         assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
                     }
                     EventKind::Created if path == theirs => created = Some(at),

@@ -124,7 +124,7 @@ async fn a_stream_ends_when_its_item_or_its_server_is_disabled_and_when_the_item
             piece(&mut done).await;
         }
         let Link::Up { session, .. } = *registry.link().borrow() else { panic!("no link") };
-        registry.commit(session, vec![op]).await;
+        registry.commit(session, &[op]).await;
         let ended = async {
             loop {
                 match tokio::time::timeout(Duration::from_secs(2), done.recv()).await {
@@ -134,7 +134,7 @@ async fn a_stream_ends_when_its_item_or_its_server_is_disabled_and_when_the_item
             }
         };
         tokio::time::timeout(PATIENCE, ended).await.unwrap_or_else(|_| panic!("{what}: the stream has not ended"));
-        registry.commit(session, vec![undo]).await;
+        registry.commit(session, &[undo]).await;
         handle.execute().await.expect("a trigger");
         piece(&mut done).await;
         handle.stop().await;

@@ -32,7 +32,7 @@ async fn what_a_digest_guards_is_denied_to_others() {
     let guarded = Settings { digest: Some("user:secret".into()), ..settings(&server.address(), "guarded") };
     let owner = Zookeeper::connect(guarded.clone()).expect("right settings");
     let session = conformance::session(&owner).await;
-    let outcome = owner.commit(session, vec![Op::create("/a", "x")]).await;
+    let outcome = owner.commit(session, &[Op::create("/a", "x")]).await;
     assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
     let stranger = Zookeeper::connect(settings(&server.address(), "guarded")).expect("right settings");
     conformance::session(&stranger).await;

@@ -41,7 +41,7 @@ fn runs_after(runs: &Runs, job: &str, item: u32, moment: i64) -> usize {
 
 async fn plant(registry: &dyn Registry, ops: Vec<Op>) {
     let session = conformance::session(registry).await;
-    let outcome = registry.commit(session, ops.clone()).await;
+    let outcome = registry.commit(session, &ops).await;
     assert!(matches!(outcome, Outcome::Committed { .. }), "{ops:?}: {outcome:?}");
 }
 
@@ -143,7 +143,7 @@ async fn planted_marks_of_every_kind_do_not_stop_an_item_for_ten_seconds() {
             tokio::task::block_in_place(|| {
                 eventually("planted", Duration::from_secs(10), || {
                     let session = futures_block(conformance::session(&**registry));
-                    let outcome = futures_block(registry.commit(session, ops.clone()));
+                    let outcome = futures_block(registry.commit(session, &ops));
                     matches!(outcome, Outcome::Committed { .. }).then_some(())
                 });
             });

@@ -120,7 +120,7 @@ fn what_operators_and_users_do_is_named_on_a_running_agent() {
             let settings = Settings::new(&place.zookeeper.address(), "tests");
             let registry = Zookeeper::connect(settings).expect("right settings");
             let session = conformance::session(&registry).await;
-            let written = registry.commit(session, vec![Op::set("/shared-job/config", text)]).await;
+            let written = registry.commit(session, &[Op::set("/shared-job/config", text)]).await;
             assert!(matches!(written, Outcome::Committed { .. }), "{written:?}");
             registry.close().await;
         });
@@ -179,7 +179,7 @@ fn what_instances_would_mend_is_named_while_it_is_there() {
     let commit = |ops: Vec<Op>| {
         runtime.block_on(async {
             let session = conformance::session(&registry).await;
-            let written = registry.commit(session, ops).await;
+            let written = registry.commit(session, &ops).await;
             assert!(matches!(written, Outcome::Committed { .. }), "{written:?}");
         });
     };

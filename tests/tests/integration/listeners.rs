@@ -207,10 +207,10 @@ fn a_listener_that_waits_in_vain_times_out_and_the_items_run() {
         let registry = Arc::clone(connection.registry());
         let elasticjob::registry::Link::Up { session, .. } = *registry.link().borrow() else { panic!("no link") };
         use elasticjob_core::tree::Op;
-        registry.commit(session, vec![Op::create("/watched/sharding/1/disabled", "")]).await;
+        registry.commit(session, &[Op::create("/watched/sharding/1/disabled", "")]).await;
         // And its mark of an earlier firing was left by an instance that died.
         let (root, mark) = ("/watched/guarantee/started".to_owned(), "/watched/guarantee/started/1".to_owned());
-        registry.commit(session, vec![Op::Ensure(root), Op::Ensure(mark.clone()), Op::set(mark, "1000")]).await;
+        registry.commit(session, &[Op::Ensure(root), Op::Ensure(mark.clone()), Op::set(mark, "1000")]).await;
     });
     let told = eventually("both time-outs", PATIENCE, || {
         let told = failures.lock().expect("a lock").clone();
@@ -381,7 +381,7 @@ fn the_items_may_change_while_instances_gather() {
             };
             let text: String = text.lines().map(of).collect();
             let elasticjob::registry::Link::Up { session, .. } = *registry.link().borrow() else { panic!("no link") };
-            registry.commit(session, vec![elasticjob_core::tree::Op::set(path, text)]).await;
+            registry.commit(session, &[elasticjob_core::tree::Op::set(path, text)]).await;
         });
         let before = completed();
         eventually(&format!("three firings of {items} items"), Duration::from_secs(60), || {

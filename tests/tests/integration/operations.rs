@@ -163,7 +163,7 @@ fn each_operation_has_the_effect_of_java_s_on_the_znodes() {
         for index in 0..OPERATIONS.len() {
             for side in ["java", "ours"] {
                 let (registry, session) = connect(&zookeeper, &namespace(side, index)).await;
-                let written = registry.commit(session, world()).await;
+                let written = registry.commit(session, &world()).await;
                 assert!(matches!(written, Outcome::Committed { .. }), "{written:?}");
                 registry.close().await;
             }
@@ -213,7 +213,7 @@ fn the_statistics_are_java_s() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let (registry, session) = connect(&zookeeper, "statistics").await;
-        assert!(matches!(registry.commit(session, world()).await, Outcome::Committed { .. }));
+        assert!(matches!(registry.commit(session, &world()).await, Outcome::Committed { .. }));
         registry.close().await;
     });
     let questions: &[(&str, &[&str])] = &[

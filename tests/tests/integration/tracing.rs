@@ -379,7 +379,7 @@ fn a_stored_tracing_element_that_cannot_be_used_is_told_and_kept() {
         document.cron = Some("* * * * * ?".into());
         let text = format!("{}{element}", document.to_yaml());
         let ops = vec![Op::create("/kept", "kept"), Op::create("/kept/config", text)];
-        assert!(matches!(registry.commit(session, ops).await, Outcome::Committed { .. }));
+        assert!(matches!(registry.commit(session, &ops).await, Outcome::Committed { .. }));
         let job = ScheduleJob::new("kept", 1).cron("* * * * * ?").description("new").overwrite(true);
         let handle = job.simple(|_| async { Ok(()) }).start(&connection).await.expect("starts");
         // The process's own trace is used instead.

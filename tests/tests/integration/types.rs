@@ -368,7 +368,7 @@ fn a_change_to_wrong_properties_is_refused_and_the_job_goes_on_as_it_was() {
                     panic!("no link")
                 };
                 let ops = vec![elasticjob_core::tree::Op::set(path, text.replace(from, to))];
-                let outcome = registry.commit(session, ops).await;
+                let outcome = registry.commit(session, &ops).await;
                 assert!(matches!(outcome, elasticjob_registry::Outcome::Committed { .. }), "{outcome:?}");
             }
         };

@@ -124,8 +124,8 @@ async fn answer(
             Reply::Read { id, answers: answers.into_iter().map(Into::into).collect() }
         }
         Ask::Commit(ops) => {
-            let ops = ops.into_iter().map(Into::into).collect();
-            Reply::Commit { id, outcome: store.commit(session, ops).await.into() }
+            let ops: Vec<elasticjob_core::tree::Op> = ops.into_iter().map(Into::into).collect();
+            Reply::Commit { id, outcome: store.commit(session, &ops).await.into() }
         }
         Ask::Sequential { parents, prefix } => {
             let path = store.create_sequential(session, &parents, &prefix).await;

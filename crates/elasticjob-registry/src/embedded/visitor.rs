@@ -140,13 +140,13 @@ impl Registry for Visitor {
         .boxed()
     }
 
-    fn commit(&self, _session: u64, ops: Vec<Op>) -> BoxFuture<'_, Outcome> {
+    fn commit<'a>(&'a self, _session: u64, ops: &'a [Op]) -> BoxFuture<'a, Outcome> {
         async move {
             if !matches!(*self.shared.link.borrow(), Link::Up { .. }) {
                 let reason = "the visit is over".to_owned();
                 return Outcome::Failed(Error::Unreachable { registry: self.description.clone(), reason });
             }
-            match self.ask(Ask::Commit(ops.into_iter().map(Into::into).collect())).await {
+            match self.ask(Ask::Commit(ops.iter().cloned().map(Into::into).collect())).await {
                 Ok(Reply::Commit { outcome, .. }) => outcome.outcome(&self.description),
                 Ok(_) => Outcome::Failed(self.confused()),
                 Err(_) => Outcome::Unknown,

@@ -72,15 +72,6 @@ impl Shared {
         })
     }
 
-    /// The path as ZooKeeper has it.
-    pub(super) fn full(&self, path: &str) -> String {
-        if path == "/" {
-            format!("/{}", self.settings.namespace)
-        } else {
-            format!("/{}{path}", self.settings.namespace)
-        }
-    }
-
     pub(super) fn acls(&self) -> Acls<'static> {
         if self.settings.digest.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
     }
@@ -206,7 +197,8 @@ async fn connect(shared: &Shared, session: Option<SessionInfo>) -> Result<Connec
             client.sync("/").await?; // another server may lag behind what we have seen
         }
         make_namespace(shared, &client).await?;
-        Ok::<Client, ZkError>(client)
+        // All paths are below it from here on; settings that were checked make a path that is taken.
+        client.chroot(format!("/{}", shared.settings.namespace)).map_err(|_| ZkError::BadArguments(&"the namespace"))
     };
     let client = tokio::time::timeout(limit, work).await.map_err(|_| ZkError::Timeout)??;
     Ok(Connection {

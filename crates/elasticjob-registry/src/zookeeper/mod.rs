@@ -49,7 +49,7 @@ impl Registry for Zookeeper {
         async move { request::read(&self.shared, queries).await }.boxed()
     }
 
-    fn commit(&self, session: u64, ops: Vec<Op>) -> BoxFuture<'_, Outcome> {
+    fn commit<'a>(&'a self, session: u64, ops: &'a [Op]) -> BoxFuture<'a, Outcome> {
         async move { request::commit(&self.shared, session, ops).await }.boxed()
     }
 

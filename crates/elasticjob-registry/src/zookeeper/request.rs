@@ -69,8 +69,8 @@ async fn read_part(shared: &Shared, connection: &Connection, queries: &[Query]) 
     let mut reader = connection.client.new_multi_reader();
     for query in queries {
         let added = match query {
-            Query::Node(path) => reader.add_get_data(&shared.full(path)),
-            Query::Children(path) => reader.add_get_children(&shared.full(path)),
+            Query::Node(path) => reader.add_get_data(path),
+            Query::Children(path) => reader.add_get_children(path),
         };
         added.map_err(|e| Error::Protocol { registry: shared.description(), reason: e.to_string() })?;
     }
@@ -109,20 +109,20 @@ fn node(data: Vec<u8>, stat: &Stat) -> Node {
     }
 }
 
-pub(super) async fn commit(shared: &Shared, session: u64, ops: Vec<Op>) -> Outcome {
+pub(super) async fn commit(shared: &Shared, session: u64, ops: &[Op]) -> Outcome {
     let connection = match shared.current() {
         Ok(connection) if connection.session == session => connection,
         Ok(_) => return Outcome::Failed(unreachable(shared, "the session of this commit is over")),
         Err(error) => return Outcome::Failed(error),
     };
     let sent = clock::instant();
-    if let Err(outcome) = ensure(shared, &connection, &ops).await {
+    if let Err(outcome) = ensure(shared, &connection, ops).await {
         return outcome;
     }
     let mut writer = connection.client.new_multi_writer();
     let mut places = Vec::with_capacity(ops.len());
     for (place, op) in ops.iter().enumerate() {
-        let path = shared.full(op.path());
+        let path = op.path();
         let added = match op {
             Op::Ensure(_) => continue,
             Op::Create { data, mode, .. } => {
@@ -130,11 +130,11 @@ pub(super) async fn commit(shared: &Shared, session: u64, ops: Vec<Op>) -> Outco
                     Mode::Persistent => CreateMode::Persistent,
                     Mode::Ephemeral => CreateMode::Ephemeral,
                 };
-                writer.add_create(&path, data, &mode.with_acls(shared.acls()))
+                writer.add_create(path, data, &mode.with_acls(shared.acls()))
             }
-            Op::Set { data, version, .. } => writer.add_set_data(&path, data, *version),
-            Op::Delete { version, .. } => writer.add_delete(&path, *version),
-            Op::Check { version, .. } => writer.add_check_version(&path, version.unwrap_or(-1)),
+            Op::Set { data, version, .. } => writer.add_set_data(path, data, *version),
+            Op::Delete { version, .. } => writer.add_delete(path, *version),
+            Op::Check { version, .. } => writer.add_check_version(path, version.unwrap_or(-1)),
         };
         if let Err(e) = added {
             return Outcome::Failed(Error::Protocol { registry: shared.description(), reason: format!("{path}: {e}") });
@@ -189,9 +189,8 @@ fn reason(error: &ZkError) -> Option<Reason> {
 async fn ensure(shared: &Shared, connection: &Connection, ops: &[Op]) -> Result<(), Outcome> {
     for (place, op) in ops.iter().enumerate() {
         let Op::Ensure(path) = op else { continue };
-        let path = shared.full(path);
         let options = CreateMode::Persistent.with_acls(shared.acls());
-        match answered(connection, connection.client.create(&path, b"", &options)).await {
+        match answered(connection, connection.client.create(path, b"", &options)).await {
             Ok(Ok(_) | Err(ZkError::NodeExists)) => {}
             Ok(Err(e)) => {
                 return Err(match reason(&e) {
@@ -216,17 +215,15 @@ pub(super) async fn create_sequential(
         return Err(unreachable(shared, "the session of this request is over"));
     }
     let lost = |Lost::Broken| unreachable(shared, "the connection broke");
-    let full = shared.full(prefix);
     let options = CreateMode::EphemeralSequential.with_acls(shared.acls());
     for attempt in 0..3 {
-        match answered(&connection, connection.client.create(&full, b"", &options)).await.map_err(lost)? {
+        match answered(&connection, connection.client.create(prefix, b"", &options)).await.map_err(lost)? {
             Ok((_, sequence)) => return Ok(format!("{prefix}{sequence}")),
             // The parents are containers, which the server removes when they are empty.
             Err(ZkError::NoNode) if attempt < 2 => {
                 for parent in parents {
-                    let parent = shared.full(parent);
                     let options = CreateMode::Container.with_acls(shared.acls());
-                    match answered(&connection, connection.client.create(&parent, b"", &options)).await.map_err(lost)? {
+                    match answered(&connection, connection.client.create(parent, b"", &options)).await.map_err(lost)? {
                         Ok(_) | Err(ZkError::NodeExists) => {}
                         Err(e) => return Err(error(shared, prefix, &e)),
                     }
@@ -241,13 +238,12 @@ pub(super) async fn create_sequential(
 pub(super) async fn watch(shared: &Arc<Shared>, target: Target, sink: Sink) -> Result<Watch, Error> {
     let connection = shared.current()?;
     let (path, mode) = match &target {
-        Target::Node(path) => (shared.full(path), AddWatchMode::Persistent),
-        Target::Subtree(path) => (shared.full(path), AddWatchMode::PersistentRecursive),
+        Target::Node(path) => (path, AddWatchMode::Persistent),
+        Target::Subtree(path) => (path, AddWatchMode::PersistentRecursive),
     };
-    let watcher = answered(&connection, connection.client.watch(&path, mode)).await;
+    let watcher = answered(&connection, connection.client.watch(path, mode)).await;
     let watcher = watcher.map_err(|Lost::Broken| unreachable(shared, "the connection broke"))?;
-    let mut watcher = watcher.map_err(|e| error(shared, &path, &e))?;
-    let prefix = format!("/{}", shared.settings.namespace).len();
+    let mut watcher = watcher.map_err(|e| error(shared, path, &e))?;
     let mut broken = connection.broken.subscribe();
     drop(connection);
     let task = tokio::spawn(async move {
@@ -264,8 +260,7 @@ pub(super) async fn watch(shared: &Arc<Shared>, target: Target, sink: Sink) -> R
                 EventType::Session if event.session_state == SessionState::SyncConnected => continue,
                 _ => return, // the link is down, and this watch with it
             };
-            let path = event.path.get(prefix..).filter(|p| !p.is_empty()).unwrap_or("/").to_owned();
-            sink(Event { path, kind });
+            sink(Event { path: event.path, kind });
         }
     });
     Ok(Watch::new(move || task.abort()))

@@ -264,7 +264,7 @@ impl<'a> Gathering<'a> {
 
     async fn commit(&self, ops: Vec<Op>) -> bool {
         let Link::Up { session, .. } = *self.run.registry.link().borrow() else { return false };
-        matches!(self.run.registry.commit(session, ops).await, Outcome::Committed { .. })
+        matches!(self.run.registry.commit(session, &ops).await, Outcome::Committed { .. })
     }
 
     async fn register(&self) -> bool {

@@ -30,7 +30,7 @@ impl Registry for Metered {
         answers.inspect(|answers| self.metrics.requests.reads.add(answers.is_err())).boxed()
     }
 
-    fn commit(&self, session: u64, ops: Vec<Op>) -> BoxFuture<'_, Outcome> {
+    fn commit<'a>(&'a self, session: u64, ops: &'a [Op]) -> BoxFuture<'a, Outcome> {
         let failed = |outcome: &Outcome| matches!(outcome, Outcome::Unknown | Outcome::Failed(_));
         let outcome = self.registry.commit(session, ops);
         outcome.inspect(move |outcome| self.metrics.requests.commits.add(failed(outcome))).boxed()

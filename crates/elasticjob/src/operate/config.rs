@@ -112,7 +112,7 @@ impl Operate {
         }
         let (path, data) = (JobPath::new(&change.job).config(), change.after.clone().into_bytes());
         let op = Op::Set { path: path.clone(), data: data.clone(), version: Some(change.before.version) };
-        match self.registry.commit(self.session().await?, vec![op]).await {
+        match self.registry.commit(self.session().await?, &[op]).await {
             Outcome::Committed { zxid } => self.read_back(&change.job, [(path, data)].into(), zxid).await,
             // Where our text stands it was written; what stands there else tells nothing.
             Outcome::Unknown => {

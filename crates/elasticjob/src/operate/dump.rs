@@ -149,7 +149,7 @@ mod tests {
             create("/j/sharding/10", ""),
             create("/j/sharding/9", ""),
         ];
-        assert!(matches!(registry.commit(session, ops).await, Outcome::Committed { .. }));
+        assert!(matches!(registry.commit(session, &ops).await, Outcome::Committed { .. }));
         let text = dump_text(&registry, "j", None).await.expect("a dump");
         let expected = "/j/sharding | \n/j/sharding/9 | \n/j/sharding/10 | \n/j/sharding/0 | \n/j/servers | \n\
                         /j/servers/ip1 | ENABLED\n/j/servers/ip2 | DISABLED\n/j/config | cron: x\n\n";

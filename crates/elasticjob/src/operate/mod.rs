@@ -326,7 +326,7 @@ impl Operate {
                 return Ok(());
             }
             let (written, paths) = (written(&ops), ops.iter().map(|op| op.path().to_owned()).collect::<Vec<_>>());
-            match self.registry.commit(self.session().await?, ops).await {
+            match self.registry.commit(self.session().await?, &ops).await {
                 Outcome::Committed { zxid } => return self.read_back(job, written, zxid).await,
                 Outcome::Refused(refusal) => refused(refusal, &paths)?,
                 Outcome::Unknown if once => return Err(OperateError::Unsettled { job: job.to_owned() }),

@@ -116,7 +116,7 @@ impl Operate {
     /// A transaction whose nodes may have gone, or got children, meanwhile: the next sweep sees.
     async fn delete(&self, ops: Vec<Op>) -> Result<(), OperateError> {
         let paths: Vec<String> = ops.iter().map(|op| op.path().to_owned()).collect();
-        match self.registry.commit(self.session().await?, ops).await {
+        match self.registry.commit(self.session().await?, &ops).await {
             Outcome::Committed { .. } | Outcome::Unknown => Ok(()),
             Outcome::Refused(refusal) => super::refused(refusal, &paths),
             Outcome::Failed(error) if error.is_retryable() => Ok(()),

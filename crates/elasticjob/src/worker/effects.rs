@@ -160,7 +160,7 @@ impl Task {
         }
         let (Link::Up { session, .. }, Some(node)) = (&self.link, node) else { return };
         let (registry, session) = (Arc::clone(&self.registry), *session);
-        tokio::spawn(async move { registry.commit(session, vec![Op::delete(node)]).await });
+        tokio::spawn(async move { registry.commit(session, &[Op::delete(node)]).await });
     }
 
     fn reload(&mut self, job: SlotId) {
@@ -209,7 +209,7 @@ async fn clock_difference(registry: &dyn Registry, session: u64, path: &JobPath)
     let (parent, node) = (path.below("systemTime"), path.below("systemTime/current"));
     let ops = vec![Op::Ensure(parent), Op::Ensure(node.clone()), Op::set(node.clone(), "")];
     let before = clock::now();
-    if !matches!(registry.commit(session, ops).await, Outcome::Committed { .. }) {
+    if !matches!(registry.commit(session, &ops).await, Outcome::Committed { .. }) {
         return None;
     }
     let after = clock::now();

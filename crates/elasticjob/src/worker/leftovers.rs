@@ -93,7 +93,7 @@ async fn sweep(registry: &dyn Registry, session: u64, root: &str) -> Result<bool
         ours.map(|(path, (node, _))| Op::Delete { path, version: Some(node.version) }).collect();
     while !ops.is_empty() {
         let part: Vec<Op> = ops.drain(..ops.len().min(limits::ITEMS_PER_COMMIT)).collect();
-        match registry.commit(session, part).await {
+        match registry.commit(session, &part).await {
             Outcome::Committed { .. } => {}
             // Something has changed meanwhile, as one that was queued before: all is looked at again.
             Outcome::Refused(_) | Outcome::Unknown => return Ok(false),

@@ -7,7 +7,7 @@ mod slot;
 mod slots;
 mod timers;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,8 +30,10 @@ use slot::Slot;
 use slots::{SlotId, Slots};
 use timers::Timers;
 
-/// Messages that are taken in before the timers are looked at again.
-const MESSAGES_AT_ONCE: usize = 256;
+/// Messages, and jobs whose time has come, that are taken in before anything else is looked at.
+const AT_ONCE: usize = 256;
+/// Ends of items that are taken in then, where nothing else waits and where something does: an end is late for nobody, a begin is.
+const ENDS_AT_ONCE: (usize, usize) = (64, 16);
 
 /// What a job tells those who hold its handle.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,6 +158,7 @@ impl Worker {
             names: HashMap::new(),
             leftovers: HashMap::new(),
             timers: Timers::default(),
+            ends: VecDeque::new(),
             link: Link::Down("not connected yet".into()),
             own: sender.downgrade(),
         };
@@ -195,32 +198,48 @@ struct Task {
     /// What jobs left behind that stopped without a link.
     leftovers: HashMap<String, Leftover>,
     timers: Timers,
+    /// What has ended and is to be taken in.
+    ends: VecDeque<(SlotId, Input)>,
     link: Link,
     own: mpsc::WeakUnboundedSender<Message>,
 }
 
 impl Task {
     async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
-        let mut batch = Vec::with_capacity(MESSAGES_AT_ONCE);
+        let mut batch = Vec::with_capacity(AT_ONCE);
         loop {
-            let pause = self.timers.pause();
+            let pause = if self.ends.is_empty() { self.timers.pause() } else { Duration::ZERO };
             let received = tokio::select! {
                 biased;
-                received = messages.recv_many(&mut batch, MESSAGES_AT_ONCE) => received,
-                () = clock::sleep(pause) => usize::MAX,
+                received = messages.recv_many(&mut batch, AT_ONCE) => received,
+                () = clock::sleep(pause), if !pause.is_zero() => usize::MAX,
+                () = tokio::task::yield_now(), if pause.is_zero() => usize::MAX,
             };
-            if received == 0 {
+            if received == 0 && self.ends.is_empty() {
                 return;
             }
-            self.metrics.worker_queue.store(batch.len() + messages.len(), Ordering::Relaxed);
-            for message in batch.drain(..) {
-                self.take(message);
-            }
-            self.metrics.worker_queue.store(messages.len(), Ordering::Relaxed);
-            let now = clock::now();
-            while let Some(job) = self.timers.due(now) {
-                self.input(job, Input::Woke);
-            }
+            self.metrics.worker_queue.store(batch.len() + messages.len() + self.ends.len(), Ordering::Relaxed);
+            self.pass(&mut batch);
+            self.metrics.worker_queue.store(messages.len() + self.ends.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// What was received, then whose time has come, then what has ended.
+    fn pass(&mut self, batch: &mut Vec<Message>) {
+        let mut is_busy = !batch.is_empty();
+        for message in batch.drain(..) {
+            self.take(message);
+        }
+        let now = clock::now();
+        for _ in 0..AT_ONCE {
+            let Some(job) = self.timers.due(now) else { break };
+            is_busy = true;
+            self.input(job, Input::Woke);
+        }
+        let at_once = if is_busy { ENDS_AT_ONCE.1 } else { ENDS_AT_ONCE.0 };
+        for _ in 0..at_once {
+            let Some((job, input)) = self.ends.pop_front() else { break };
+            self.input(job, input);
         }
     }
 
@@ -264,7 +283,9 @@ impl Task {
                     self.input(job, Input::Latched(step, node));
                 }
             }
-            Message::Ended { job, run, item, failed } => self.input(job, Input::ItemEnded { run, item, failed }),
+            Message::Ended { job, run, item, failed } => {
+                self.ends.push_back((job, Input::ItemEnded { run, item, failed }));
+            }
             Message::Drained { name } => self.drained(&name),
             Message::Swept { name, epoch, done } => self.swept(&name, epoch, done),
             Message::Look { job, answer } => {

@@ -98,29 +98,27 @@ impl Slot {
 
     /// Tells the handles how it stands, when that has changed.
     pub(super) fn tell_state(&mut self) {
-        let state = if self.machine.is_joined() {
-            JobState::Running {
-                items: self.machine.owned(),
-                leads: self.machine.leads(),
-                next: self.machine.next_due(),
-            }
-        } else if self.connected {
-            JobState::Starting
+        let machine = &self.machine;
+        let (joined, leads, next) = (machine.is_joined(), machine.leads(), machine.next_due());
+        if joined {
+            self.executor.meter().stands(true, machine.owned().len(), leads);
         } else {
-            JobState::Disconnected
-        };
-        match &state {
-            JobState::Running { items, leads, .. } => self.executor.meter().stands(true, items.len(), *leads),
-            JobState::Starting | JobState::Disconnected | JobState::Stopped(_) => {
-                self.executor.meter().stands(false, 0, false);
-            }
+            self.executor.meter().stands(false, 0, false);
         }
+        let waits = if self.connected { JobState::Starting } else { JobState::Disconnected };
         self.state.send_if_modified(|old| {
-            let changed = *old != state && !matches!(old, JobState::Stopped(_));
-            if changed {
-                *old = state;
+            // Each input comes here: the list of items is made only for those who have not heard of it.
+            let same = match &*old {
+                JobState::Stopped(_) => true,
+                JobState::Running { items, leads: led, next: before } if joined => {
+                    (*led, *before) == (leads, next) && items.iter().copied().eq(machine.owned())
+                }
+                before => !joined && *before == waits,
+            };
+            if !same {
+                *old = if joined { JobState::Running { items: machine.owned().collect(), leads, next } } else { waits };
             }
-            changed
+            !same
         });
     }
 

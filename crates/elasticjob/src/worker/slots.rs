@@ -8,6 +8,13 @@ pub(crate) struct SlotId {
     life: u32,
 }
 
+impl SlotId {
+    /// Its place: one job at a time has it.
+    pub(super) fn place(self) -> usize {
+        self.place as usize
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     places: Vec<Place<T>>,

@@ -1,7 +1,7 @@
 //! The one timer queue of a process, with one time for each job. The wall clock is looked at again at least each second, so that
 //! steps of it and suspended machines are seen.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use elasticjob_core::time::Timestamp;
@@ -15,15 +15,19 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     queue: BTreeSet<(Timestamp, SlotId)>,
-    armed: HashMap<SlotId, Timestamp>,
+    /// By the place of the job.
+    armed: Vec<Option<(SlotId, Timestamp)>>,
 }
 
 impl Timers {
     /// Wakes the job at that time; it replaces the one before.
     pub(super) fn arm(&mut self, job: SlotId, at: Timestamp) {
-        match self.armed.insert(job, at) {
-            Some(before) if before == at => return,
-            Some(before) => drop(self.queue.remove(&(before, job))),
+        if self.armed.len() <= job.place() {
+            self.armed.resize(job.place() + 1, None);
+        }
+        match self.armed[job.place()].replace((job, at)) {
+            Some(before) if before == (job, at) => return,
+            Some((armed, before)) => drop(self.queue.remove(&(before, armed))),
             None => {}
         }
         self.queue.insert((at, job));
@@ -31,7 +35,8 @@ impl Timers {
 
     /// The job has left.
     pub(super) fn disarm(&mut self, job: SlotId) {
-        if let Some(at) = self.armed.remove(&job) {
+        let place = self.armed.get_mut(job.place());
+        if let Some((job, at)) = place.and_then(|place| place.take_if(|(armed, _)| *armed == job)) {
             self.queue.remove(&(at, job));
         }
     }
@@ -76,6 +81,6 @@ mod tests {
         timers.arm(one, Timestamp(50));
         timers.disarm(one);
         assert_eq!(timers.due(Timestamp(99)), None);
-        assert!(timers.queue.is_empty() && timers.armed.is_empty());
+        assert!(timers.queue.is_empty() && timers.armed.iter().all(Option::is_none));
     }
 }

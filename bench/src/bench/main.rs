@@ -1,6 +1,7 @@
 //! Our workload beside Java's, in turn, each row on a ZooKeeper server of its own; requests are those that the server itself
 //! counts. `cargo xtask bench` builds what this needs, then runs it.
 
+mod bare;
 mod clock;
 mod firings;
 mod floor;
@@ -121,6 +122,9 @@ fn single(bench: &Bench, name: &str, sides: &[Side], report: &mut Report) -> any
         "floor" => {
             for sync in [Sync::Memory, Sync::Disk] {
                 report.floor.push(floor::measure(bench, sync)?);
+            }
+            for jobs in [1, 1_000, 10_000, 50_000] {
+                report.bare.push(bare::measure(bench, jobs)?);
             }
         }
         "churn" => report.churn = single::churn(bench)?,

@@ -6,6 +6,7 @@ use anyhow::bail;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::bare::Bare;
 use crate::firings::{Figures, HEAD};
 use crate::floor::Floor;
 use crate::list::Listed;
@@ -17,6 +18,7 @@ use crate::trace::Traced;
 #[derive(Default, Serialize)]
 pub(crate) struct Report {
     pub(crate) floor: Vec<Floor>,
+    pub(crate) bare: Vec<Bare>,
     pub(crate) firings: Vec<Figures>,
     pub(crate) one_off: Vec<OneOff>,
     pub(crate) takeover: Vec<Takeover>,
@@ -63,6 +65,11 @@ impl Report {
             &mut text,
             "The floor of this host: a write after the other, writes in transactions of 100, timers",
             &self.floor,
+        );
+        values(
+            &mut text,
+            "The transactions of jobs that fire each second, without a scheduler around them",
+            &self.bare,
         );
         values(&mut text, "One-off runs, one after the other", &self.one_off);
         values(&mut text, "Takeover after kill -9", &self.takeover);

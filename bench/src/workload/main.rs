@@ -118,13 +118,6 @@ async fn start(connections: &[Connection], jobs: Vec<Vec<Job>>, out: &mut dyn Wr
     let mut starting = tokio::task::JoinSet::new();
     let mut started = Vec::new();
     for (connection, jobs) in connections.iter().zip(jobs) {
-        let mut jobs = jobs.into_iter();
-        // Instances of one process are told apart by what the one before has registered.
-        if connections.len() > 1
-            && let Some(first) = jobs.next()
-        {
-            started.push(first.start(connection).await?);
-        }
         for job in jobs {
             let connection = connection.clone();
             starting.spawn(async move { job.start(&connection).await });

@@ -10,15 +10,15 @@ use tokio::sync::OnceCell;
 
 use crate::execute;
 use crate::handle::Dispatcher;
-use crate::identity::{self, NetworkPreference};
+use crate::identity::{self, LifeOf, NetworkPreference};
 use crate::metrics::{Beside, Health, Metered, Metrics};
 use crate::plugins::Plugins;
 use crate::trace::{TraceSettings, Tracer};
 use crate::worker::Worker;
 use crate::{Error, clock};
 
-/// Lives of a process id that may be taken at one time; beyond that the id is used all the same.
-const LIVES_MAX: u32 = 64;
+/// Lives of a process id that may be taken at one time.
+const LIVES_MAX: u32 = 1_024;
 /// Longest wait for the end of the event trace.
 const TRACE_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -32,7 +32,7 @@ struct Inner {
     worker: Worker,
     surroundings: execute::Surroundings,
     server_ip: String,
-    identity: OnceCell<Identity>,
+    identity: OnceCell<(Identity, LifeOf)>,
 }
 
 /// Connects to a registry: `zookeeper://h1:2181,h2:2181/namespace`, `embedded:PATH` or `memory:`.
@@ -137,22 +137,25 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The registry was closed.
+    /// The registry was closed, or a thousand instances have that id.
     pub async fn identity(&self, jobs: &[&str]) -> Result<&Identity, Error> {
-        self.0.identity.get_or_try_init(|| self.find_identity(jobs)).await
+        let (identity, _) = self.0.identity.get_or_try_init(|| self.find_identity(jobs)).await?;
+        Ok(identity)
     }
 
-    async fn find_identity(&self, jobs: &[&str]) -> Result<Identity, Error> {
-        for life in 0..LIVES_MAX {
-            let identity = identity::identity(&self.0.server_ip, life);
+    async fn find_identity(&self, jobs: &[&str]) -> Result<(Identity, LifeOf), Error> {
+        let registry = self.0.registry.describe();
+        for number in 0..LIVES_MAX {
+            let Some(life) = LifeOf::take(&registry, &self.0.server_ip, number) else { continue };
+            let identity = life.identity();
             if !self.is_taken(&identity.id, jobs).await? {
-                if life > 0 {
-                    tracing::warn!("another process has this id: this instance is {}", identity.id);
+                if number > 0 {
+                    tracing::warn!("the id of this process is taken: this instance is {}", identity.id);
                 }
-                return Ok(identity);
+                return Ok((identity, life));
             }
         }
-        Ok(identity::identity(&self.0.server_ip, 0))
+        Err(Error::Identity { reason: format!("{LIVES_MAX} instances have the address and the id of this process") })
     }
 
     async fn is_taken(&self, id: &str, jobs: &[&str]) -> Result<bool, Error> {

@@ -1,9 +1,11 @@
 //! Who this process is: `<ip>@-@<number>` (Java: `IpUtils`, `JobInstance`). The number is the process id, but where that
 //! is taken by another life of the same address and id, as in containers.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use elasticjob_core::machine::Identity;
+use parking_lot::Mutex;
 use regex::Regex;
 
 use crate::Error;
@@ -72,11 +74,37 @@ fn is_preferred(preference: &str, ip: Ipv4Addr) -> bool {
     text.starts_with(preference) || whole()
 }
 
-/// The identity of that life of this process: 0 for the process id itself, more where that id is taken.
-pub(crate) fn identity(server_ip: &str, life: u32) -> Identity {
-    // Process ids are below 2^22 on Linux.
-    let number = u64::from(std::process::id()) + (u64::from(life) << 22);
-    Identity { id: format!("{server_ip}@-@{number}"), server_ip: server_ip.to_owned() }
+/// The lives that connections of this process have, by registry and address. Who comes at the same moment cannot see it in the
+/// registry, and would be the same instance.
+static LIVES: Mutex<BTreeSet<(String, String, u32)>> = Mutex::new(BTreeSet::new());
+
+/// One life of this process, until it is dropped: 0 for the process id itself, more where that id is taken.
+#[derive(Debug)]
+pub(crate) struct LifeOf {
+    registry: String,
+    server_ip: String,
+    life: u32,
+}
+
+impl LifeOf {
+    /// `None` where another connection of this process has it.
+    pub(crate) fn take(registry: &str, server_ip: &str, life: u32) -> Option<LifeOf> {
+        let is_free = LIVES.lock().insert((registry.to_owned(), server_ip.to_owned(), life));
+        is_free.then(|| LifeOf { registry: registry.to_owned(), server_ip: server_ip.to_owned(), life })
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        // Process ids are below 2^22 on Linux.
+        let number = u64::from(std::process::id()) + (u64::from(self.life) << 22);
+        Identity { id: format!("{}@-@{number}", self.server_ip), server_ip: self.server_ip.clone() }
+    }
+}
+
+impl Drop for LifeOf {
+    fn drop(&mut self) {
+        let own = (std::mem::take(&mut self.registry), std::mem::take(&mut self.server_ip), self.life);
+        LIVES.lock().remove(&own);
+    }
 }
 
 #[cfg(test)]
@@ -93,6 +121,18 @@ mod tests {
             let preference = case["preferred_network_ip"].as_str().expect("text");
             assert_eq!(Some(is_preferred(preference, ip)), case["preferred"].as_bool(), "{case}");
         }
+    }
+
+    #[test]
+    fn two_connections_of_a_process_have_two_lives() {
+        let take = |life| LifeOf::take("two-lives", "10.0.0.1", life);
+        let first = take(0).expect("free");
+        assert!(take(0).is_none());
+        let second = take(1).expect("free");
+        assert_ne!(first.identity(), second.identity());
+        assert!(LifeOf::take("another", "10.0.0.1", 0).is_some(), "another registry");
+        drop(first);
+        assert!(take(0).is_some());
     }
 
     #[test]

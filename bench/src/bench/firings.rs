@@ -14,8 +14,11 @@ use crate::slow_link::SlowLink;
 use crate::web::Web;
 use crate::{Bench, clock};
 
-/// Left out on both sides: a JVM warms up in them.
-const WARM_UP_SECONDS: u64 = 8;
+/// Left out on both sides: a JVM warms up in them. Many jobs are at rest later: each looks at its assignment a last time twenty
+/// seconds after its election.
+const WARM_UP_SECONDS: (u64, u64) = (8, 45);
+/// From so many jobs of all processes on.
+const MANY: usize = 10_000;
 const MEASURED_SECONDS: u64 = 12;
 /// Until a run that is late has ended, and the slowest of several processes has started.
 const AFTER_SECONDS: u64 = 3;
@@ -199,7 +202,8 @@ pub(crate) fn measure(bench: &Bench, row: &Row, side: Side) -> anyhow::Result<Fi
     let database = row.traced.then(Database::postgres);
     let (web, stamps) = (Web::start()?, folder.join("stamps"));
     let apart = if row.processes > 1 { APART_SECONDS } else { 0 };
-    let seconds = WARM_UP_SECONDS + MEASURED_SECONDS + AFTER_SECONDS + apart;
+    let warm_up = if row.jobs * row.processes < MANY { WARM_UP_SECONDS.0 } else { WARM_UP_SECONDS.1 };
+    let seconds = warm_up + MEASURED_SECONDS + AFTER_SECONDS + apart;
     let mut arguments = vec![
         format!("zk={zk}"),
         format!("jobs={}", row.jobs),
@@ -223,7 +227,7 @@ pub(crate) fn measure(bench: &Bench, row: &Row, side: Side) -> anyhow::Result<Fi
     for workload in &mut workloads {
         start_ms = start_ms.max(workload.wait_started(START_PATIENCE)?.0);
     }
-    clock::pause(Duration::from_secs(WARM_UP_SECONDS));
+    clock::pause(Duration::from_secs(warm_up));
     let _ = web.calls();
     let before = Snapshot::take(&workloads, server.as_ref())?;
     clock::pause(Duration::from_secs(MEASURED_SECONDS) + Duration::from_millis(1_500)); // whole seconds, and their runs

@@ -86,6 +86,8 @@ pub struct JobView {
     server_ips: LiteMap<String, String>,
     /// [`JobView::available`], worked out once: a leader asks for it at each input.
     available: OnceLock<Arc<[String]>>,
+    /// [`JobView::takes_part`], worked out once: half of the rules ask for it.
+    takes_part: OnceLock<bool>,
     /// `leader/election/instance`.
     pub leader: Option<Node>,
     /// `leader/sharding/necessary`.
@@ -151,6 +153,7 @@ impl JobView {
         let place = path.place(at);
         if let Some(Place::Server(_) | Place::Instance(_)) = place {
             self.available.take();
+            self.takes_part.take();
         }
         match place {
             Some(Place::Root) => replace(&mut self.root, node),
@@ -226,6 +229,12 @@ impl JobView {
             let enabled = |ip: &String| self.server(ip) == Some(ServerState::Enabled);
             descending(self.server_ips.iter().filter(|(_, ip)| enabled(ip)).map(|(id, _)| id.clone()).collect()).into()
         })
+    }
+
+    /// Whether the instance whose picture this is is registered, and its server enabled.
+    pub(crate) fn takes_part(&self, id: &str, server_ip: &str) -> bool {
+        let enabled = || self.server(server_ip) == Some(ServerState::Enabled);
+        *self.takes_part.get_or_init(|| self.is_live(id) && enabled())
     }
 
     /// Whether an instance of that id is registered.

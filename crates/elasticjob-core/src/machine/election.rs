@@ -66,7 +66,7 @@ impl JobMachine {
             self.leader_odd_since = None;
             return true;
         };
-        let id = node.text();
+        let id = String::from_utf8_lossy(&node.data);
         if self.leader_seen.is_none_or(|(czxid, _)| czxid != node.czxid) {
             self.leader_seen = Some((node.czxid, now));
         }
@@ -151,8 +151,10 @@ impl JobMachine {
 
     /// Rule: a leader whose server is disabled gives up.
     pub(super) fn abdicate(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
-        let server = self.view.server(&self.setup.identity.server_ip);
-        if self.life != Life::Joined || !self.is_leader() || server != Some(ServerState::Disabled) {
+        if self.life != Life::Joined || self.is_available() || !self.is_leader() {
+            return false;
+        }
+        if self.view.server(&self.setup.identity.server_ip) != Some(ServerState::Disabled) {
             return false;
         }
         let ops = vec![Op::delete(self.path.leader_instance())];

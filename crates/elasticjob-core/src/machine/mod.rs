@@ -40,7 +40,7 @@ use crate::config::JobConfig;
 use crate::limits;
 use crate::path::JobPath;
 use crate::time::Timestamp;
-use crate::view::{JobView, ServerState};
+use crate::view::JobView;
 use types::{Abandoned, Busy, Effects, Follow, Item, Latch, Lead, Life, Purpose, Schedule, Session, Step, Taken};
 
 /// One job on one instance. See the module's documentation.
@@ -217,32 +217,30 @@ impl JobMachine {
         if self.life == Life::Left {
             return None;
         }
-        let mut times: Vec<Timestamp> = Vec::with_capacity(8);
-        times.extend(self.schedule.next_due);
-        if let Life::Leaving { deadline } = self.life {
-            times.push(self.cut_off.map_or(deadline, |since| since + limits::CUT_OFF));
-        }
-        if self.session.is_some() {
-            times.extend(self.reconcile_at);
-            if self.step.is_none() {
-                // The rules are asked again when the pause is over, and when one of their own times comes.
-                let rules = [
-                    self.release_at(),
-                    self.follow.wake_at(self.schedule.last_tick),
-                    self.lead.wake_at(),
-                    self.second_look_at(),
-                    self.leader_odd_since.map(|t| t + limits::LEADER_UNREGISTERED),
-                    self.leader_seen.map(|(_, since)| since + limits::LEADER_WAIT),
-                    self.tidy_at(),
-                    self.yield_ends_at(),
-                ];
-                // A time that has passed without an act waits for something else, which will be an input.
-                let now = self.schedule.last_tick;
-                times.extend(rules.into_iter().flatten().map(|t| t.max(self.pause_until)).filter(|t| *t > now));
-                times.extend(Some(self.pause_until).filter(|until| *until > self.schedule.last_tick));
-            }
-        }
-        times.into_iter().min()
+        let leaves = match self.life {
+            Life::Leaving { deadline } => Some(self.cut_off.map_or(deadline, |since| since + limits::CUT_OFF)),
+            Life::Waiting | Life::Joining | Life::Joined | Life::Left => None,
+        };
+        let reads_anew = self.reconcile_at.filter(|_| self.session.is_some());
+        let rules = if self.session.is_some() && self.step.is_none() { self.rules_at() } else { None };
+        [self.schedule.next_due, leaves, reads_anew, rules].into_iter().flatten().min()
+    }
+
+    /// When the rules are to be asked again: when the pause is over, and when one of their own times comes.
+    fn rules_at(&self) -> Option<Timestamp> {
+        let own = [
+            self.release_at(),
+            self.follow.wake_at(self.schedule.last_tick),
+            self.lead.wake_at(),
+            self.second_look_at(),
+            self.leader_odd_since.map(|t| t + limits::LEADER_UNREGISTERED),
+            self.leader_seen.map(|(_, since)| since + limits::LEADER_WAIT),
+            self.tidy_at(),
+            self.yield_ends_at(),
+        ];
+        let own = own.into_iter().flatten().map(|at| at.max(self.pause_until));
+        // A time that has passed without an act waits for something else, which will be an input.
+        own.chain([self.pause_until]).filter(|at| *at > self.schedule.last_tick).min()
     }
 
     /// Whether the job has left the registry for good: nothing will happen any more.
@@ -479,9 +477,7 @@ impl JobMachine {
 
     /// Whether this instance may own items and lead: registered, and its server enabled.
     fn is_available(&self) -> bool {
-        self.life == Life::Joined
-            && self.view.is_live(self.id())
-            && self.view.server(&self.setup.identity.server_ip) == Some(ServerState::Enabled)
+        self.life == Life::Joined && self.view.takes_part(self.id(), &self.setup.identity.server_ip)
     }
 
     fn watch(&mut self, paths: Vec<String>, out: &mut Effects) {

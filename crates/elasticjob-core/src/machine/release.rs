@@ -38,6 +38,9 @@ impl JobMachine {
             Phase::Ended { at } => Some(at),
             Phase::Beginning | Phase::Unsettled | Phase::Running => None,
         };
+        if !self.busy.values().any(|b| ended(b).is_some()) {
+            return (Vec::new(), None);
+        }
         let unfinished: BTreeSet<RunId> = self.busy.values().filter(|b| ended(b).is_none()).map(|b| b.run).collect();
         let session = self.session_id();
         let mut wait: Option<Timestamp> = None;

@@ -23,7 +23,7 @@ impl JobMachine {
         self.begins += 1;
         let run = RunId(self.begins);
         let (instance, session) = (self.id().to_owned(), self.session_id());
-        let ledger = Ledger { due, instance, session, begin: self.begins, at: Some(now) };
+        let mut ledger = Ledger { due, instance, session, begin: self.begins, at: Some(now) };
         let mut plan = Begun { run, due, source, items: Vec::new(), parts: Vec::new() };
         let mut ops = Vec::new();
         for item in items.into_iter().take(limits::ITEMS_PER_COMMIT) {
@@ -31,7 +31,8 @@ impl JobMachine {
             // A ledger never goes back: a catch-up that comes behind a later firing keeps that one's time.
             let own = self.items.get(&item);
             let last = own.map_or(due, |i| i.accounted.max(due));
-            let text = Ledger { due: last, ..ledger.clone() }.to_text();
+            ledger.due = last;
+            let text = ledger.to_text();
             let end = if last > due { last + Duration::from_millis(1) } else { due };
             let passed = own.map_or((end, end), |i| (i.told, end));
             let known = self.taken.get(&item).map(|t| (t.ledger_version, t.made));
@@ -48,14 +49,13 @@ impl JobMachine {
             };
             let session = self.session_id();
             let phase = Phase::Beginning;
-            let ledger = text;
             let busy = Busy {
                 run,
                 due,
                 source,
                 phase,
                 token: 0,
-                ledger,
+                ledger: text,
                 version,
                 made,
                 taken,
@@ -84,9 +84,13 @@ impl JobMachine {
         if self.is_held() || !self.is_available() {
             return None;
         }
+        // Most inputs come when nothing is to begin.
+        let last = self.schedule.last_due;
+        let wants =
+            |item: &Item| item.missed.is_some() || item.triggered || last.is_some_and(|due| item.accounted < due);
         let idle = |number: &u32, item: &Item| {
             let free = !self.busy.contains_key(number) && !self.blocked.contains_key(number);
-            free && !item.disabled && item.taken_by.is_none() && !self.taken.contains_key(number)
+            wants(item) && free && !item.disabled && item.taken_by.is_none() && !self.taken.contains_key(number)
         };
         let ready: Vec<(u32, &Item)> = self.items.iter().filter(|(n, i)| idle(n, i)).map(|(n, i)| (*n, &**i)).collect();
         let which = |wanted: &dyn Fn(&Item) -> bool| -> Vec<u32> {
@@ -98,7 +102,7 @@ impl JobMachine {
             let caught_up = |item: &Item| item.missed == Some(due) && item.yields_until <= now;
             return Some((Source::Misfire, due, which(&caught_up)));
         }
-        if let Some(due) = self.schedule.last_due {
+        if let Some(due) = last {
             let owed = which(&|item| item.accounted < due);
             if !owed.is_empty() {
                 return Some((Source::Schedule, due, owed));
@@ -180,7 +184,9 @@ impl JobMachine {
         let mut gaps: BTreeMap<(Timestamp, Timestamp), Vec<u32>> = BTreeMap::new();
         for number in items {
             let Some(busy) = self.busy.get(number) else { continue };
-            gaps.entry(busy.passed).or_default().push(*number);
+            if self.has_passed(busy.passed.0, busy.passed.1) {
+                gaps.entry(busy.passed).or_default().push(*number);
+            }
             if let Some(item) = self.items.get_mut(number) {
                 item.told = item.told.max(busy.passed.1);
             }

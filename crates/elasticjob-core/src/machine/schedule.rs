@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::types::{Effects, Life, Phase};
+use super::types::{Effects, Life, Phase, Schedule};
 use super::{Effect, JobMachine, Note};
 use crate::config::JobConfig;
 use crate::limits;
@@ -249,26 +249,31 @@ impl JobMachine {
     pub(super) fn account(&mut self, items: &[u32], due: Timestamp, out: &mut Effects) {
         let mut gaps: BTreeMap<Timestamp, Vec<u32>> = BTreeMap::new();
         for number in items {
-            let Some(item) = self.items.get_mut(number) else { continue };
-            gaps.entry(item.told).or_default().push(*number);
-            item.told = item.told.max(due);
+            let Some(told) = self.items.get(number).map(|item| item.told) else { continue };
+            if self.has_passed(told, due) {
+                gaps.entry(told).or_default().push(*number);
+            }
+            if let Some(item) = self.items.get_mut(number) {
+                item.told = told.max(due);
+            }
         }
         for (told, items) in gaps {
             self.tell_passed(items, told, due, out);
         }
     }
 
+    /// Whether there may have been a firing between these two, as far as we saw the latest one before the second pass.
+    pub(super) fn has_passed(&self, told: Timestamp, due: Timestamp) -> bool {
+        let Schedule { last_due, due_before, .. } = self.schedule;
+        let latest = if last_due.is_some_and(|last| last < due) { last_due } else { due_before };
+        told < due && latest.is_none_or(|latest| told < latest)
+    }
+
     /// Tells people of the firings between two others that nobody began.
     pub(super) fn tell_passed(&self, items: Vec<u32>, told: Timestamp, due: Timestamp, out: &mut Effects) {
         let Some(config) = self.config.as_ref() else { return };
         let Some(cron) = config.cron.as_ref() else { return };
-        // The latest firing before this one, as far as we saw it pass.
-        let latest = if self.schedule.last_due.is_some_and(|last| last < due) {
-            self.schedule.last_due
-        } else {
-            self.schedule.due_before
-        };
-        if told < due && latest.is_none_or(|latest| told < latest) {
+        if self.has_passed(told, due) {
             let (mut first, mut last, mut firings) = (None, told, 0);
             while let Some(next) = cron.next(last, &config.time_zone).filter(|next| *next < due) {
                 first.get_or_insert(next);

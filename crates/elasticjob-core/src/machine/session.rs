@@ -179,7 +179,7 @@ impl JobMachine {
 
     /// Rule: an own instance node that is gone means "shut down" only while our session lives, which an answer shows.
     pub(super) fn confirm_shutdown(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
-        if self.life != Life::Joined || self.view.is_live(self.id()) || !self.gone.contains_key(self.id()) {
+        if self.life != Life::Joined || !self.gone.contains_key(self.id()) || self.view.is_live(self.id()) {
             return false;
         }
         let query = Query::Node(self.path.instance(self.id()));

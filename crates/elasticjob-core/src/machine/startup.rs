@@ -192,10 +192,10 @@ impl JobMachine {
 
     /// Rule: brings the own server node back when it vanished while we are alive (Java then writes DISABLED).
     pub(super) fn restore_server(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
-        let ip = self.setup.identity.server_ip.clone();
-        if self.life != Life::Joined || !self.view.is_live(self.id()) {
+        if self.life != Life::Joined || self.is_available() || !self.view.is_live(self.id()) {
             return false;
         }
+        let ip = self.setup.identity.server_ip.clone();
         let op = match self.view.server(&ip) {
             None => Op::create(self.path.server(&ip), "ENABLED"),
             Some(ServerState::Garbled) => Op::set(self.path.server(&ip), "ENABLED"),

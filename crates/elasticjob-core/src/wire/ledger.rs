@@ -2,6 +2,8 @@
 //! `sharding/<item>/instance/claim-<session>`, who claims the item. Java keeps the first empty and has no second. Both carry
 //! the writer's wall clock: beside the registry's time of the write it shows a clock that is off.
 
+use std::fmt::Write as _;
+
 use crate::time::Timestamp;
 
 /// The last begin of an item.
@@ -23,8 +25,12 @@ impl Ledger {
     /// The node's text: `due=<ms> by=<instance> session=<hex> begin=<n> at=<ms>`.
     pub fn to_text(&self) -> String {
         let Ledger { due, instance, session, begin, at } = self;
-        let at = at.map(|at| format!(" at={}", at.0)).unwrap_or_default();
-        format!("due={} by={instance} session={session:016x} begin={begin}{at}", due.0)
+        let mut text = String::with_capacity(instance.len() + 100);
+        let _ = write!(text, "due={} by={instance} session={session:016x} begin={begin}", due.0); // cannot fail
+        if let Some(at) = at {
+            let _ = write!(text, " at={}", at.0);
+        }
+        text
     }
 
     /// Reads a node; `None` for an empty one and for what is not ours.

@@ -1,10 +1,19 @@
 //! Task ids (Java: `TaskContext`): one text for the items that one instance runs together.
 
+use std::fmt::Write as _;
+
 /// `<job>@-@<items joined by ,>@-@READY@-@<instance id>`. Not unique: the same items on the same instance have the same
 /// id each time, as in Java.
 pub fn task_id(job: &str, items: &[u32], instance: &str) -> String {
-    let items: Vec<String> = items.iter().map(u32::to_string).collect();
-    format!("{job}@-@{}@-@READY@-@{instance}", items.join(","))
+    let mut id = String::with_capacity(job.len() + items.len() * 2 + instance.len() + 16);
+    id.push_str(job);
+    id.push_str("@-@");
+    for (place, item) in items.iter().enumerate() {
+        let _ = write!(id, "{}{item}", if place == 0 { "" } else { "," }); // into a string: cannot fail
+    }
+    id.push_str("@-@READY@-@");
+    id.push_str(instance);
+    id
 }
 
 #[cfg(test)]

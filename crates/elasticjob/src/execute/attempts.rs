@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use elasticjob_core::config::{ConfigError, JobConfig};
@@ -64,8 +65,8 @@ pub(super) fn check(config: &JobConfig) -> Vec<ConfigError> {
 pub(super) async fn run(
     items: &dyn ItemExecutor,
     mut context: Context,
-    leaving: Cancelled,
-    left: Cancelled,
+    leaving: &Cancelled,
+    left: &Cancelled,
 ) -> JobResult {
     let bounds = Bounds::read(&mut Props::of(context.config()));
     // Without a limit of its own an item is told by the signal of the whole job.
@@ -81,8 +82,8 @@ pub(super) async fn run(
     });
     let mut retry = 0;
     loop {
-        let attempt = Attempt { items, context: context.clone(), stop: stop.as_ref(), bounds: &bounds };
-        let error = match attempt.run(leaving.clone(), left.clone(), limit.as_mut()).await {
+        let attempt = Attempt { items, context: &context, stop: stop.as_ref(), bounds: &bounds };
+        let error = match attempt.run(leaving, left, limit.as_mut()).await {
             Ended::By(Ok(())) => return Ok(()),
             Ended::Stopped(result) => return result,
             Ended::By(Err(error)) if u64::from(retry) >= bounds.retries => {
@@ -127,7 +128,7 @@ enum Ended {
 
 struct Attempt<'a> {
     items: &'a dyn ItemExecutor,
-    context: Context,
+    context: &'a Context,
     stop: Option<&'a watch::Sender<bool>>,
     bounds: &'a Bounds,
 }
@@ -135,13 +136,18 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     async fn run(
         self,
-        mut leaving: Cancelled,
-        mut left: Cancelled,
+        leaving: &Cancelled,
+        left: &Cancelled,
         limit: std::pin::Pin<&mut impl Future<Output = ()>>,
     ) -> Ended {
-        let (stopped, context) = (self.context.clone(), self.context);
-        let work = AssertUnwindSafe(async { self.items.execute(context).await }).catch_unwind();
+        let context = self.context;
+        let work = AssertUnwindSafe(async { self.items.execute(context.clone()).await }).catch_unwind();
         let mut work = pin!(work.map(|ended| ended.unwrap_or_else(|panic| Err(panic_text("the job", &*panic).into()))));
+        // Most end without waiting for anything: what tells them to end is not listened to for those.
+        if let Poll::Ready(result) = futures_util::poll!(work.as_mut()) {
+            return Ended::By(result);
+        }
+        let mut leaving = leaving.clone();
         let timed_out = tokio::select! {
             biased;
             result = work.as_mut() => return Ended::By(result),
@@ -154,12 +160,13 @@ impl Attempt<'_> {
         let reason = if timed_out { format!("{} is over", over(self.bounds)) } else { "the job is leaving".to_owned() };
         let ended = tokio::select! {
             result = work.as_mut() => Some(result),
-            () = clock::sleep(self.items.grace(stopped.config())) => None,
+            () = clock::sleep(self.items.grace(context.config())) => None,
         };
         let goes_on = ended.is_none() && !self.items.ends_when_dropped();
         let ended = if goes_on {
             // Its thread cannot be stopped. The item stays marked as running, else it would run twice.
-            let (job, item) = (stopped.job_name(), stopped.item());
+            let (job, item) = (context.job_name(), context.item());
+            let mut left = left.clone();
             tracing::error!(job, item, "{reason}, and the blocking code goes on: its item is free when it ends");
             tokio::select! {
                 result = work => Some(result),

@@ -130,15 +130,21 @@ struct Work {
     instance: Arc<str>,
     meter: Arc<JobMeter>,
     turns: Arc<tokio::sync::Mutex<()>>,
+    /// The job has to leave.
+    leaving: Cancelled,
+    /// The job has left: its items are another one's.
+    left: Cancelled,
+    /// The time for what may still be done is over, too.
+    late: Cancelled,
+    /// Items that should end after their current piece.
+    yielding: watch::Receiver<BTreeSet<u32>>,
 }
 
 /// The execution side of one job.
 pub(crate) struct Executor {
     work: Arc<Work>,
     leaving: watch::Sender<bool>,
-    /// The job has left: its items are another one's.
     left: watch::Sender<bool>,
-    /// The time for what may still be done is over, too.
     late: watch::Sender<bool>,
     yielding: watch::Sender<BTreeSet<u32>>,
     pool: (usize, Arc<Semaphore>),
@@ -157,12 +163,19 @@ impl Executor {
     pub(crate) fn new(items: Arc<dyn ItemExecutor>, surroundings: Surroundings, instance: &str) -> Executor {
         let meter = surroundings.metrics.meter();
         let size = pool_size("CPU");
+        let signal = || {
+            let (sender, receiver) = watch::channel(false);
+            (sender, Cancelled(receiver))
+        };
+        let ((leave, leaving), (leave_all, left), (hurry, late)) = (signal(), signal(), signal());
+        let (yields, yielding) = watch::channel(BTreeSet::new());
+        let (instance, turns) = (instance.into(), Arc::default());
         Executor {
-            work: Arc::new(Work { items, surroundings, instance: instance.into(), meter, turns: Arc::default() }),
-            leaving: watch::Sender::new(false),
-            left: watch::Sender::new(false),
-            late: watch::Sender::new(false),
-            yielding: watch::Sender::default(),
+            work: Arc::new(Work { items, surroundings, instance, meter, turns, leaving, left, late, yielding }),
+            leaving: leave,
+            left: leave_all,
+            late: hurry,
+            yielding: yields,
             pool: (size, Arc::new(Semaphore::new(size))),
             rounds: BTreeMap::new(),
             passes: gate(),
@@ -228,10 +241,6 @@ impl Executor {
             run: Arc::new(run),
             listeners,
             pool: Arc::clone(&self.pool.1),
-            leaving: Cancelled(self.leaving.subscribe()),
-            left: Cancelled(self.left.subscribe()),
-            late: Cancelled(self.late.subscribe()),
-            yielding: self.yielding.subscribe(),
             pass: self.passes.0.clone(),
         };
         tokio::spawn(running.go(round, ended));
@@ -259,10 +268,6 @@ struct Running {
     trace: Option<Arc<RunTrace>>,
     listeners: Vec<Arc<dyn Listener>>,
     pool: Arc<Semaphore>,
-    leaving: Cancelled,
-    left: Cancelled,
-    late: Cancelled,
-    yielding: watch::Receiver<BTreeSet<u32>>,
     pass: Pass,
 }
 
@@ -295,8 +300,8 @@ impl Running {
     /// has ended may go on while the job leaves.
     async fn listen(&self, moment: Moment, failed: &[u32]) {
         let leaving = match moment {
-            Moment::Before => &self.leaving,
-            Moment::After => &self.late,
+            Moment::Before => &self.work.leaving,
+            Moment::After => &self.work.late,
         };
         for listener in &self.listeners {
             let run = ListenedRun {
@@ -342,17 +347,13 @@ impl Running {
             trace: self.trace.clone(),
             listeners: Vec::new(),
             pool: Arc::clone(&self.pool),
-            leaving: self.leaving.clone(),
-            left: self.left.clone(),
-            late: self.late.clone(),
-            yielding: self.yielding.clone(),
             pass: self.pass.clone(),
         }
     }
 
     /// Waits, but no longer than until the job leaves.
     async fn unless_leaving<T>(&self, wait: impl Future<Output = T>) -> Option<T> {
-        let mut leaving = self.leaving.clone();
+        let mut leaving = self.work.leaving.clone();
         tokio::select! {
             done = wait => Some(done),
             () = leaving.wait() => None,
@@ -366,10 +367,11 @@ impl Running {
         ended: impl Fn(RunId, u32, bool),
     ) -> Option<String> {
         let mut end = End { tell: |failed| ended(self.run.id, item.item, failed), told: false };
-        let (run, instance) = (Arc::clone(&self.run), Arc::clone(&self.work.instance));
-        let context = Context::new(run, item, instance, self.leaving.clone(), self.yielding.clone());
+        let work = &*self.work;
+        let (run, instance) = (Arc::clone(&self.run), Arc::clone(&work.instance));
+        let context = Context::new(run, item, instance, work.leaving.clone(), work.yielding.clone());
         let execution = self.trace.as_ref().map(|trace| trace.item_started(item.item));
-        let (meter, source, began) = (&self.work.meter, self.run.source, clock::instant());
+        let (meter, source, began) = (&work.meter, self.run.source, clock::instant());
         // For those who collect spans; nobody else enables this target, and then it costs nothing.
         let span = tracing::info_span!(
             target: SPANS,
@@ -383,14 +385,12 @@ impl Running {
             error = tracing::field::Empty,
             otel.status_code = tracing::field::Empty,
         );
-        let result = if self.leaving.is_cancelled() {
+        let result = if work.leaving.is_cancelled() {
             // Its turn has not come in time: whoever has the item next runs it.
             Err("not executed: the job was leaving before its turn came".into())
         } else {
             meter.begins(source, self.run.due);
-            let result = attempts::run(&*self.work.items, context, self.leaving.clone(), self.left.clone())
-                .instrument(span.clone())
-                .await;
+            let result = attempts::run(&*work.items, context, &work.leaving, &work.left).instrument(span.clone()).await;
             meter.ends(source, result.is_err(), began.elapsed());
             result
         };
@@ -410,7 +410,7 @@ impl Running {
     }
 
     fn fail(&self, item: Option<u32>, error: JobError) {
-        let keep = Keep { leaving: self.leaving.clone(), pass: self.pass.clone() };
+        let keep = Keep { leaving: self.work.leaving.clone(), pass: self.pass.clone() };
         let failure = Failure::new(Arc::clone(&self.run), Arc::clone(&self.work.instance), item, error, keep);
         self.work.surroundings.dispatcher.dispatch(failure);
     }

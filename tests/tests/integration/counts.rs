@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use elasticjob::registry::Connection;
 use elasticjob::registry::zookeeper::{Settings, Zookeeper};
-use elasticjob::{JobHandle, NetworkPreference, Plugins, ScheduleJob};
+use elasticjob::{JobHandle, NetworkPreference, Operate, Plugins, ScheduleJob};
 use elasticjob_tests::{ZooKeeper, eventually, pause, wall_clock_millis};
+use tokio::task::JoinSet;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 /// Each connection says that it is there some nine times in this.
 const SESSION: Duration = Duration::from_secs(60);
+/// A job that is at rest.
+const NEVER_NOW: &str = "0 0 0 1 1 ?";
 
 /// One of the server's counters.
 fn counter(zookeeper: &ZooKeeper, name: &str) -> usize {
@@ -26,16 +29,13 @@ fn requests(zookeeper: &ZooKeeper) -> usize {
     counter(zookeeper, "zk_packets_received\t")
 }
 
-async fn start(
-    zookeeper: &ZooKeeper,
-    namespace: &str,
-    jobs: usize,
-    cron: &str,
-    runs: &Arc<AtomicUsize>,
-) -> (Connection, Vec<JobHandle>) {
+fn connect(zookeeper: &ZooKeeper, namespace: &str) -> Connection {
     let settings = Settings { session_timeout: SESSION, ..Settings::new(&zookeeper.address(), namespace) };
     let registry = Arc::new(Zookeeper::connect(settings).expect("right settings"));
-    let connection = Connection::new(registry, Plugins::default(), &NetworkPreference::default()).expect("an address");
+    Connection::new(registry, Plugins::default(), &NetworkPreference::default()).expect("an address")
+}
+
+async fn start(connection: &Connection, jobs: usize, cron: &str, runs: &Arc<AtomicUsize>) -> Vec<JobHandle> {
     let mut handles = Vec::new();
     for number in 0..jobs {
         let runs = Arc::clone(runs);
@@ -43,12 +43,12 @@ async fn start(
             runs.fetch_add(1, Ordering::Relaxed);
             async { Ok(()) }
         });
-        handles.push(job.submit(&connection).await.expect("a right job"));
+        handles.push(job.submit(connection).await.expect("a right job"));
     }
     for handle in &handles {
         handle.joined().await.expect("it joins");
     }
-    (connection, handles)
+    handles
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,7 +60,9 @@ async fn a_thousand_idle_jobs_on_three_instances_cost_nothing_but_heartbeats() {
     let runs = Arc::new(AtomicUsize::default());
     let mut instances = Vec::new();
     for _ in 0..INSTANCES {
-        instances.push(start(&zookeeper, "idle", JOBS, "0 0 0 1 1 ?", &runs).await);
+        let connection = connect(&zookeeper, "idle");
+        let handles = start(&connection, JOBS, NEVER_NOW, &runs).await;
+        instances.push((connection, handles));
     }
     tokio::task::block_in_place(|| {
         // A leader looks at the owners again, the last time twelve seconds after the time before.
@@ -91,7 +93,8 @@ async fn a_run_costs_two_requests_and_many_together_cost_far_less() {
     let zookeeper = ZooKeeper::start();
     for jobs in [1, 200] {
         let runs = Arc::new(AtomicUsize::default());
-        let all = start(&zookeeper, &format!("busy-{jobs}"), jobs, "* * * * * ?", &runs).await;
+        let connection = connect(&zookeeper, &format!("busy-{jobs}"));
+        let all = start(&connection, jobs, "* * * * * ?", &runs).await;
         tokio::task::block_in_place(|| {
             let after = |count: usize| {
                 eventually(&format!("{count} runs"), PATIENCE, || {
@@ -111,4 +114,40 @@ async fn a_run_costs_two_requests_and_many_together_cost_far_less() {
         });
         drop(all);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_that_come_and_go_leave_no_node_and_no_watch() {
+    const JOBS: usize = 100;
+    let zookeeper = ZooKeeper::start();
+    let connection = connect(&zookeeper, "churn");
+    let operate = Arc::new(Operate::new(Arc::clone(connection.registry())));
+    let count =
+        || ["zk_znode_count\t", "zk_watch_count\t", "zk_ephemerals_count\t"].map(|name| counter(&zookeeper, name));
+    let mut at_rest = None;
+    for round in 0..3 {
+        let handles = start(&connection, JOBS, NEVER_NOW, &Arc::default()).await;
+        let mut removing = JoinSet::new();
+        for handle in handles {
+            let operate = Arc::clone(&operate);
+            removing.spawn(async move {
+                handle.stop().await;
+                operate.remove_job(handle.name()).await
+            });
+        }
+        for removed in removing.join_all().await {
+            removed.expect("it is removed");
+        }
+        // The first round leaves the namespace, which the others find.
+        let Some(before) = at_rest else {
+            at_rest = Some(count());
+            continue;
+        };
+        tokio::task::block_in_place(|| {
+            eventually(&format!("round {round}: {before:?} znodes, watches, ephemerals"), PATIENCE, || {
+                (count() == before).then_some(())
+            });
+        });
+    }
+    assert!(at_rest.is_some_and(|[_, watches, ephemerals]| (watches, ephemerals) == (0, 0)), "{at_rest:?}");
 }

@@ -7,8 +7,12 @@ use std::time::Duration;
 
 use elasticjob::registry::zookeeper::{Settings, Zookeeper};
 use elasticjob::registry::{Connection, Link, Registry};
-use elasticjob::{BlockingJob, Context, JobHandle, JobResult, JobState, NetworkPreference, Plugins, ScheduleJob};
+use elasticjob::{
+    BlockingJob, Context, JobHandle, JobResult, JobState, NetworkPreference, Operate, Plugins, ScheduleJob,
+};
+use elasticjob_core::tree::Op;
 use elasticjob_core::view::Query;
+use elasticjob_registry::Outcome;
 use elasticjob_tests::{Ensemble, Process, Proxy, ZooKeeper, agent, eventually, pause, wall_clock_millis};
 
 use crate::job_file;
@@ -206,4 +210,26 @@ fn an_agent_waits_for_a_zookeeper_that_is_not_there_and_starts_when_it_comes() {
     });
     let _zookeeper = ZooKeeper::start_at(port);
     eventually("it runs", Duration::from_secs(30), || (journal.runs().len() >= 4).then_some(()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_starts_where_the_namespace_went_with_the_last_one() {
+    const STARTS: Duration = Duration::from_secs(30);
+    let zookeeper = ZooKeeper::start();
+    let link =
+        |namespace: &str| Arc::new(Zookeeper::connect(Settings::new(&zookeeper.address(), namespace)).expect("right"));
+    let connection = Connection::new(link("above/below"), Plugins::default(), &NetworkPreference::default());
+    let connection = connection.expect("an address");
+    for _ in 0..2 {
+        let job = ScheduleJob::new("job", 1).cron("* * * * * ?").simple(|_| async { Ok(()) });
+        let handle = tokio::time::timeout(STARTS, job.start(&connection)).await.expect("in time").expect("starts");
+        handle.stop().await;
+        Operate::new(Arc::clone(connection.registry())).remove_job("job").await.expect("is removed");
+        // A container without children: ZooKeeper would do the same within two minutes.
+        let above = link("above");
+        let up = above.link().wait_for(|link| matches!(link, Link::Up { .. })).await.expect("a link").clone();
+        let Link::Up { session, .. } = up else { panic!("{up:?}") };
+        let outcome = above.commit(session, &[Op::delete("/below")]).await;
+        assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    }
 }

@@ -22,7 +22,10 @@ use crate::{Error, Link, clock};
 /// One connection of the client crate, until it breaks.
 #[derive(Debug)]
 pub(super) struct Connection {
+    /// All its paths are below the namespace.
     pub(super) client: Client,
+    /// The same one, whose paths are those of the server.
+    whole: Client,
     pub(super) session: u64,
     pub(super) timeout: Duration,
     /// Becomes true when the connection is given up.
@@ -197,16 +200,25 @@ async fn connect(shared: &Shared, session: Option<SessionInfo>) -> Result<Connec
             client.sync("/").await?; // another server may lag behind what we have seen
         }
         make_namespace(shared, &client).await?;
-        // All paths are below it from here on; settings that were checked make a path that is taken.
-        client.chroot(format!("/{}", shared.settings.namespace)).map_err(|_| ZkError::BadArguments(&"the namespace"))
+        // Settings that were checked make a path that is taken.
+        let below = client.clone().chroot(format!("/{}", shared.settings.namespace));
+        Ok::<_, ZkError>((client, below.map_err(|_| ZkError::BadArguments(&"the namespace"))?))
     };
-    let client = tokio::time::timeout(limit, work).await.map_err(|_| ZkError::Timeout)??;
+    let (whole, client) = tokio::time::timeout(limit, work).await.map_err(|_| ZkError::Timeout)??;
     Ok(Connection {
         session: client.session().id().0.cast_unsigned(),
         timeout: client.session_timeout(),
         client,
+        whole,
         broken: watch::Sender::new(false),
     })
+}
+
+impl Connection {
+    /// Makes the namespace anew: ZooKeeper takes it away a minute after its last job, while the connection stands.
+    pub(super) async fn make_namespace(&self, shared: &Shared) -> Result<(), ZkError> {
+        make_namespace(shared, &self.whole).await
+    }
 }
 
 /// Containers, as Curator makes them: they go when they are empty.

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use elasticjob_core::path;
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Event, EventKind, Mode, Node, Op, Reason, Refusal};
 use elasticjob_core::view::{Answer, Query};
@@ -115,8 +116,26 @@ pub(super) async fn commit(shared: &Shared, session: u64, ops: &[Op]) -> Outcome
         Ok(_) => return Outcome::Failed(unreachable(shared, "the session of this commit is over")),
         Err(error) => return Outcome::Failed(error),
     };
+    match commit_once(shared, &connection, ops).await {
+        // The namespace itself is gone: what stands at the top has no other parent.
+        Outcome::Refused(Refusal { op, reason: Reason::Missing }) if ops.get(op).is_some_and(is_made_at_the_top) => {
+            match answered(&connection, connection.make_namespace(shared)).await {
+                Ok(Ok(())) => commit_once(shared, &connection, ops).await,
+                Ok(Err(e)) => Outcome::Failed(error(shared, "/", &e)),
+                Err(Lost::Broken) => Outcome::Failed(unreachable(shared, "the connection broke")),
+            }
+        }
+        outcome => outcome,
+    }
+}
+
+fn is_made_at_the_top(op: &Op) -> bool {
+    matches!(op, Op::Create { path, .. } | Op::Ensure(path) if path::parent(path).is_none())
+}
+
+async fn commit_once(shared: &Shared, connection: &Connection, ops: &[Op]) -> Outcome {
     let sent = clock::instant();
-    if let Err(outcome) = ensure(shared, &connection, ops).await {
+    if let Err(outcome) = ensure(shared, connection, ops).await {
         return outcome;
     }
     let mut writer = connection.client.new_multi_writer();
@@ -141,10 +160,10 @@ pub(super) async fn commit(shared: &Shared, session: u64, ops: &[Op]) -> Outcome
         }
         places.push(place);
     }
-    let Ok(result) = answered(&connection, writer.commit()).await else { return Outcome::Unknown };
+    let Ok(result) = answered(connection, writer.commit()).await else { return Outcome::Unknown };
     match result {
         // The answer may have waited in a socket while the process stood still: its session may be over by now.
-        Ok(_) if sent.elapsed() > deadline(&connection) => {
+        Ok(_) if sent.elapsed() > deadline(connection) => {
             connection.broken.send_replace(true);
             Outcome::Unknown
         }

@@ -132,8 +132,8 @@ impl Connection {
         &self.0.worker
     }
 
-    /// Who this process is. Decided once, when there is a link: where another process has our id in one of these jobs, the
-    /// next number is taken.
+    /// Who this process is. Decided once, when there is a link: where another process has our id in one of these jobs, or
+    /// another connection of this one has it on the same registry, the next number is taken.
     ///
     /// # Errors
     ///
@@ -145,15 +145,17 @@ impl Connection {
 
     async fn find_identity(&self, jobs: &[&str]) -> Result<(Identity, LifeOf), Error> {
         let registry = self.0.registry.describe();
+        let mut is_taken = false;
         for number in 0..LIVES_MAX {
             let Some(life) = LifeOf::take(&registry, &self.0.server_ip, number) else { continue };
             let identity = life.identity();
             if !self.is_taken(&identity.id, jobs).await? {
-                if number > 0 {
-                    tracing::warn!("the id of this process is taken: this instance is {}", identity.id);
+                if is_taken {
+                    tracing::warn!("another process has this id: this instance is {}", identity.id);
                 }
                 return Ok((identity, life));
             }
+            is_taken = true;
         }
         Err(Error::Identity { reason: format!("{LIVES_MAX} instances have the address and the id of this process") })
     }

@@ -1,5 +1,5 @@
 //! Who this process is: `<ip>@-@<number>` (Java: `IpUtils`, `JobInstance`). The number is the process id, but where that
-//! is taken by another life of the same address and id, as in containers.
+//! is taken by another life of the same address and id, as in containers, or by another connection of this process.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -74,8 +74,8 @@ fn is_preferred(preference: &str, ip: Ipv4Addr) -> bool {
     text.starts_with(preference) || whole()
 }
 
-/// The lives that connections of this process have, by registry and address. Who comes at the same moment cannot see it in the
-/// registry, and would be the same instance.
+/// The lives that connections of this process have, by what their registry calls itself and their address. Who comes at the
+/// same moment cannot see it in the registry, and would be the same instance.
 static LIVES: Mutex<BTreeSet<(String, String, u32)>> = Mutex::new(BTreeSet::new());
 
 /// One life of this process, until it is dropped: 0 for the process id itself, more where that id is taken.

@@ -32,7 +32,8 @@ use timers::Timers;
 
 /// Messages, and jobs whose time has come, that are taken in before anything else is looked at.
 const AT_ONCE: usize = 256;
-/// Ends of items that are taken in then, where nothing else waits and where something does: an end is late for nobody, a begin is.
+/// Jobs whose ends are taken in then, where nothing else waits and where something does: what begins is late, what has ended is
+/// not, up to the job's own next firing.
 const ENDS_AT_ONCE: (usize, usize) = (64, 16);
 
 /// What a job tells those who hold its handle.
@@ -198,8 +199,8 @@ struct Task {
     /// What jobs left behind that stopped without a link.
     leftovers: HashMap<String, Leftover>,
     timers: Timers,
-    /// What has ended and is to be taken in.
-    ends: VecDeque<(SlotId, Input)>,
+    /// Jobs of which something has ended that is to be taken in: see [`Slot::ended`].
+    ends: VecDeque<SlotId>,
     link: Link,
     own: mpsc::WeakUnboundedSender<Message>,
 }
@@ -226,20 +227,29 @@ impl Task {
 
     /// What was received, then whose time has come, then what has ended.
     fn pass(&mut self, batch: &mut Vec<Message>) {
-        let mut is_busy = !batch.is_empty();
+        let mut is_busy = false;
         for message in batch.drain(..) {
+            is_busy |= !matches!(message, Message::Ended { .. });
             self.take(message);
         }
         let now = clock::now();
         for _ in 0..AT_ONCE {
             let Some(job) = self.timers.due(now) else { break };
             is_busy = true;
+            self.take_ends(job); // else a firing would seem to fall into the run that has ended
             self.input(job, Input::Woke);
         }
         let at_once = if is_busy { ENDS_AT_ONCE.1 } else { ENDS_AT_ONCE.0 };
         for _ in 0..at_once {
-            let Some((job, input)) = self.ends.pop_front() else { break };
-            self.input(job, input);
+            let Some(job) = self.ends.pop_front() else { break };
+            self.take_ends(job);
+        }
+    }
+
+    fn take_ends(&mut self, job: SlotId) {
+        let ended = self.slot(job).map(|slot| std::mem::take(&mut slot.ended)).unwrap_or_default();
+        for (run, item, failed) in ended {
+            self.input(job, Input::ItemEnded { run, item, failed });
         }
     }
 
@@ -284,7 +294,11 @@ impl Task {
                 }
             }
             Message::Ended { job, run, item, failed } => {
-                self.ends.push_back((job, Input::ItemEnded { run, item, failed }));
+                let Some(slot) = self.slot(job) else { return };
+                slot.ended.push((run, item, failed));
+                if slot.ended.len() == 1 {
+                    self.ends.push_back(job);
+                }
             }
             Message::Drained { name } => self.drained(&name),
             Message::Swept { name, epoch, done } => self.swept(&name, epoch, done),

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use elasticjob::registry::Connection;
 use elasticjob::registry::zookeeper::{Settings, Zookeeper};
+use elasticjob::registry::{Connection, Link};
 use elasticjob::{JobHandle, NetworkPreference, Operate, Plugins, ScheduleJob};
+use elasticjob_core::tree::Op;
+use elasticjob_registry::Outcome;
 use elasticjob_tests::{ZooKeeper, eventually, pause, wall_clock_millis};
 use tokio::task::JoinSet;
 
@@ -121,10 +123,16 @@ async fn jobs_that_come_and_go_leave_no_node_and_no_watch() {
     const JOBS: usize = 100;
     let zookeeper = ZooKeeper::start();
     let connection = connect(&zookeeper, "churn");
+    connection.registry().link().wait_for(|link| matches!(link, Link::Up { .. })).await.expect("a link");
     let operate = Arc::new(Operate::new(Arc::clone(connection.registry())));
     let count =
         || ["zk_znode_count\t", "zk_watch_count\t", "zk_ephemerals_count\t"].map(|name| counter(&zookeeper, name));
-    let mut at_rest = None;
+    let Link::Up { session, .. } = *connection.registry().link().borrow() else { panic!("there is no link") };
+    // ZooKeeper takes the namespace away where it is empty.
+    let outcome = connection.registry().commit(session, &[Op::create("/kept", "")]).await;
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    let at_rest = count();
+    assert_eq!((at_rest[1], at_rest[2]), (0, 0), "watches, ephemeral nodes");
     for round in 0..3 {
         let handles = start(&connection, JOBS, NEVER_NOW, &Arc::default()).await;
         let mut removing = JoinSet::new();
@@ -138,16 +146,10 @@ async fn jobs_that_come_and_go_leave_no_node_and_no_watch() {
         for removed in removing.join_all().await {
             removed.expect("it is removed");
         }
-        // The first round leaves the namespace, which the others find.
-        let Some(before) = at_rest else {
-            at_rest = Some(count());
-            continue;
-        };
         tokio::task::block_in_place(|| {
-            eventually(&format!("round {round}: {before:?} znodes, watches, ephemerals"), PATIENCE, || {
-                (count() == before).then_some(())
+            eventually(&format!("round {round}: {at_rest:?} znodes, watches, ephemeral nodes"), PATIENCE, || {
+                (count() == at_rest).then_some(())
             });
         });
     }
-    assert!(at_rest.is_some_and(|[_, watches, ephemerals]| (watches, ephemerals) == (0, 0)), "{at_rest:?}");
 }

@@ -269,24 +269,22 @@ impl JobMachine {
         told < due && latest.is_none_or(|latest| told < latest)
     }
 
-    /// Tells people of the firings between two others that nobody began.
+    /// Tells people of the firings between two others that nobody began, where there may have been any.
     pub(super) fn tell_passed(&self, items: Vec<u32>, told: Timestamp, due: Timestamp, out: &mut Effects) {
         let Some(config) = self.config.as_ref() else { return };
         let Some(cron) = config.cron.as_ref() else { return };
-        if self.has_passed(told, due) {
-            let (mut first, mut last, mut firings) = (None, told, 0);
-            while let Some(next) = cron.next(last, &config.time_zone).filter(|next| *next < due) {
-                first.get_or_insert(next);
-                last = next;
-                firings += 1;
-                if firings == limits::PASSED_MAX {
-                    last = due - Duration::from_millis(1);
-                    break;
-                }
+        let (mut first, mut last, mut firings) = (None, told, 0);
+        while let Some(next) = cron.next(last, &config.time_zone).filter(|next| *next < due) {
+            first.get_or_insert(next);
+            last = next;
+            firings += 1;
+            if firings == limits::PASSED_MAX {
+                last = due - Duration::from_millis(1);
+                break;
             }
-            if let Some(first) = first {
-                out.note(Note::Passed { items, first, last, firings });
-            }
+        }
+        if let Some(first) = first {
+            out.note(Note::Passed { items, first, last, firings });
         }
     }
 }

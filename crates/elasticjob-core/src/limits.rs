@@ -89,6 +89,11 @@ pub const MOVE_YIELD: Duration = Duration::from_secs(1);
 /// through the years for one that fires each second.
 pub const PASSED_MAX: usize = 1_000;
 
+/// After its resharding a leader of ours rests for so long for each instance, where nobody waits for the next one: each
+/// instance reads the whole assignment then and claims its items, so that the work of a resharding grows with their number.
+/// A hundred instances that start one after the other were a hundred reshardings of each job.
+pub const RESHARD_REST: Duration = Duration::from_millis(20);
+
 /// For this long after its resharding, a leader of ours that finds a further change reshards again without writing
 /// `necessary`, which Java's followers would miss.
 pub const RESHARD_DIRECT: Duration = Duration::from_secs(1);

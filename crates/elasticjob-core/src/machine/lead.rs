@@ -34,6 +34,11 @@ impl JobMachine {
             self.lead.at = None;
             return false;
         }
+        let is_asked_for = self.view.necessary.is_some() || self.view.processing.is_some();
+        if let Some(until) = self.lead.rests_until.filter(|until| now < *until && !is_asked_for) {
+            self.lead.at = Some(until);
+            return false;
+        }
         let alone = self.view.instances.len() == 1;
         let direct = alone || self.lead.direct_until.is_some_and(|until| now < until);
         if self.view.necessary.is_none() && !direct {
@@ -317,6 +322,8 @@ impl JobMachine {
                 self.lead.kept = plan.kept;
                 self.lead.forced = false;
                 self.lead.direct_until = Some(now + limits::RESHARD_DIRECT);
+                let instances = u32::try_from(self.view.instances.len()).unwrap_or(u32::MAX);
+                self.lead.rests_until = Some(now + limits::RESHARD_REST.saturating_mul(instances));
                 if plan.old != plan.new || !kept.is_empty() {
                     out.note(Note::Resharded { old: plan.old, new: plan.new, kept });
                 }

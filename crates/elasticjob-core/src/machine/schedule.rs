@@ -156,7 +156,8 @@ impl JobMachine {
         let waits =
             [&mut follow.unsettled_since, &mut follow.hold_until, &mut follow.ask_at, &mut follow.unowned_since];
         moments.extend(waits.into_iter().flatten());
-        moments.extend([&mut self.lead.at, &mut self.lead.direct_until].into_iter().flatten());
+        moments
+            .extend([&mut self.lead.at, &mut self.lead.direct_until, &mut self.lead.rests_until].into_iter().flatten());
         moments.extend(self.items.values_mut().map(|item| &mut item.yields_until));
         moments.extend(self.busy.values_mut().filter_map(|busy| match &mut busy.phase {
             Phase::Ended { at } => Some(at),

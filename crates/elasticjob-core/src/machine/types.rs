@@ -490,6 +490,8 @@ pub(super) struct Lead {
     pub(super) at: Option<Timestamp>,
     /// Whether `necessary` needs not be written: a resharding has just been.
     pub(super) direct_until: Option<Timestamp>,
+    /// Until when the instances take in the resharding before.
+    pub(super) rests_until: Option<Timestamp>,
     /// Items that stayed with their owner because they were running.
     pub(super) kept: BTreeSet<u32>,
     /// One of them has ended: divide again.

@@ -9,6 +9,7 @@ use elasticjob_registry::{Link, Registry};
 use tokio::sync::OnceCell;
 
 use crate::execute;
+use crate::gather::Gathered;
 use crate::handle::Dispatcher;
 use crate::identity::{self, LifeOf, NetworkPreference};
 use crate::metrics::{Beside, Health, Metered, Metrics};
@@ -62,7 +63,8 @@ impl Connection {
         let metrics = Arc::new(Metrics::default());
         let registry: Arc<dyn Registry> = Arc::new(Metered::new(registry, Arc::clone(&metrics)));
         let surroundings = Surroundings { zones: Box::new(clock::zone), strategies: plugins.strategies() };
-        let worker = Worker::start(Arc::clone(&registry), Arc::new(surroundings), Arc::clone(&metrics));
+        let gathered: Arc<dyn Registry> = Arc::new(Gathered::new(Arc::clone(&registry)));
+        let worker = Worker::start(gathered, Arc::new(surroundings), Arc::clone(&metrics));
         let plugins = Arc::new(plugins);
         let surroundings = execute::Surroundings {
             dispatcher: Arc::new(Dispatcher::new(Arc::clone(&plugins))),

@@ -34,6 +34,7 @@ mod connection;
 mod dump_service;
 mod error;
 mod execute;
+mod gather;
 mod handle;
 mod identity;
 mod latch;

@@ -1,0 +1,180 @@
+//! A registry whose reads travel together. When an instance comes, each job of a process reads its node; when items move, each
+//! reads its assignment: of forty jobs on a hundred instances that was four thousand requests at one moment.
+//!
+//! A read goes at once when none is under way; what comes meanwhile waits for that answer, and goes as one request. A read sees
+//! what was committed before it was asked for, as the contract says, and may see what came while it waited.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use elasticjob_core::tree::Op;
+use elasticjob_core::view::{Answer, Query};
+use elasticjob_registry::{Error, Link, Outcome, Registry, Sink, Target, Watch};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+/// Queries of one request; a read with more goes alone.
+const QUERIES_MAX: usize = 500;
+/// Requests under way at one time: beside another one only a full one goes.
+const IN_FLIGHT: usize = 4;
+
+type Answers = Result<Vec<Answer>, Error>;
+
+/// What somebody asks.
+struct Ask {
+    queries: Vec<Query>,
+    answer: oneshot::Sender<Answers>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    registry: Arc<dyn Registry>,
+    asks: mpsc::UnboundedSender<Ask>,
+}
+
+impl Gathered {
+    /// Starts the queue, which ends with this. Must be called within a tokio runtime.
+    pub(crate) fn new(registry: Arc<dyn Registry>) -> Gathered {
+        // Unbounded, since a job has few reads under way.
+        let (asks, waiting) = mpsc::unbounded_channel();
+        tokio::spawn(run(Arc::clone(&registry), waiting));
+        Gathered { registry, asks }
+    }
+}
+
+async fn run(registry: Arc<dyn Registry>, mut asks: mpsc::UnboundedReceiver<Ask>) {
+    let mut waiting = VecDeque::new();
+    let mut under_way = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(ask) = asks.recv() => waiting.push_back(ask),
+            Some(_) = under_way.join_next() => {}
+            else => return,
+        }
+        while let Ok(ask) = asks.try_recv() {
+            waiting.push_back(ask);
+        }
+        while let Some(batch) = next_batch(&mut waiting, under_way.len()) {
+            let registry = Arc::clone(&registry);
+            under_way.spawn(async move { read(&*registry, batch).await });
+        }
+    }
+}
+
+/// What is to go next, beside so many others.
+fn next_batch(waiting: &mut VecDeque<Ask>, under_way: usize) -> Option<Vec<Ask>> {
+    let (mut asks, mut queries) = (0, 0);
+    for ask in waiting.iter() {
+        queries += ask.queries.len();
+        if asks > 0 && queries > QUERIES_MAX {
+            break;
+        }
+        asks += 1;
+    }
+    let is_full = asks < waiting.len();
+    let goes = asks > 0 && (under_way == 0 || (is_full && under_way < IN_FLIGHT));
+    goes.then(|| waiting.drain(..asks).collect())
+}
+
+async fn read(registry: &dyn Registry, batch: Vec<Ask>) {
+    let queries: Vec<Query> = batch.iter().flat_map(|ask| ask.queries.iter().cloned()).collect();
+    let mut answers = match registry.read(queries).await {
+        Ok(answers) => answers.into_iter(),
+        Err(error) if error.is_retryable() || batch.len() == 1 => {
+            // Whoever has given up waiting does not hear of it.
+            return batch.into_iter().for_each(|ask| drop(ask.answer.send(Err(error.clone()))));
+        }
+        // A node that may not be read is the trouble of who asked for it.
+        Err(_) => {
+            for ask in batch {
+                let _ = ask.answer.send(registry.read(ask.queries).await);
+            }
+            return;
+        }
+    };
+    for ask in batch {
+        let own = answers.by_ref().take(ask.queries.len()).collect();
+        let _ = ask.answer.send(Ok(own));
+    }
+}
+
+impl Registry for Gathered {
+    fn read(&self, queries: Vec<Query>) -> BoxFuture<'_, Answers> {
+        let (answer, answered) = oneshot::channel();
+        let asked = self.asks.send(Ask { queries, answer });
+        async move {
+            let lost = || Error::Unreachable { registry: self.describe(), reason: "this process ends".into() };
+            asked.map_err(|_| lost())?;
+            answered.await.map_err(|_| lost())?
+        }
+        .boxed()
+    }
+
+    fn commit<'a>(&'a self, session: u64, ops: &'a [Op]) -> BoxFuture<'a, Outcome> {
+        self.registry.commit(session, ops)
+    }
+
+    fn create_sequential(
+        &self,
+        session: u64,
+        parents: Vec<String>,
+        prefix: String,
+    ) -> BoxFuture<'_, Result<String, Error>> {
+        self.registry.create_sequential(session, parents, prefix)
+    }
+
+    fn watch(&self, target: Target, sink: Sink) -> BoxFuture<'_, Result<Watch, Error>> {
+        self.registry.watch(target, sink)
+    }
+
+    fn link(&self) -> watch::Receiver<Link> {
+        self.registry.link()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.registry.close()
+    }
+
+    fn describe(&self) -> String {
+        self.registry.describe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elasticjob_registry::conformance;
+    use elasticjob_registry::memory::Memory;
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn it_keeps_the_contract() {
+        let memory = Memory::new();
+        conformance::run(&|| Box::new(Gathered::new(Arc::new(memory.connect())))).await;
+    }
+
+    #[tokio::test]
+    async fn each_gets_the_answers_to_its_own_questions() {
+        let registry = Gathered::new(Arc::new(Memory::new().connect()));
+        let session = conformance::session(&registry).await;
+        let nodes: Vec<Op> = (0..1_000).map(|n| Op::create(format!("/n{n}"), n.to_string())).collect();
+        registry.commit(session, &nodes).await;
+        // Of no query to more than fit into a request.
+        let reads = (0..50_usize).map(|n| {
+            let asked = n * 20..n * 20 + [0, 1, 7, 20][n % 4];
+            let queries = asked.clone().map(|n| Query::Node(format!("/n{n}"))).collect();
+            let read = registry.read(queries);
+            async move { (asked, read.await.expect("reads")) }
+        });
+        for (asked, answers) in join_all(reads).await {
+            let texts: Vec<String> = answers.iter().filter_map(|a| a.node()).map(|node| node.text()).collect();
+            assert_eq!(texts, asked.map(|n| n.to_string()).collect::<Vec<_>>());
+        }
+        let all = registry.read((0..1_000).map(|n| Query::Node(format!("/n{n}"))).collect()).await.expect("reads");
+        assert_eq!(all.len(), 1_000);
+    }
+}

@@ -25,7 +25,7 @@ use server::Sync;
 use side::Side;
 
 /// What is measured beside the rows of `firings::ROWS`.
-const SINGLES: [&str; 8] = ["floor", "oneoff", "takeover", "storm", "idle", "cold", "churn", "list"];
+const SINGLES: [&str; 9] = ["floor", "oneoff", "takeover", "storm", "storm-100", "idle", "cold", "churn", "list"];
 /// What is measured only when it is asked for.
 const ASKED_FOR: [&str; 1] = ["trace"];
 
@@ -137,12 +137,8 @@ fn single(bench: &Bench, name: &str, sides: &[Side], report: &mut Report) -> any
             "oneoff" => report.one_off.push(single::one_off(bench, *side)?),
             "takeover" => report.takeover.push(single::takeover(bench, *side)?),
             "cold" => report.cold.push(single::cold(bench, *side)?),
-            "storm" => {
-                report.storm.push(single::storm(bench, *side, 10)?);
-                if *side == Side::Rust {
-                    report.storm.push(single::storm(bench, *side, 100)?);
-                }
-            }
+            "storm" => report.storm.push(single::storm(bench, *side, &single::TEN)?),
+            "storm-100" if *side == Side::Rust => report.storm.push(single::storm(bench, *side, &single::HUNDRED)?),
             "idle" => {
                 report.idle.push(single::idle(bench, *side, 1_000)?);
                 if *side == Side::Rust {

@@ -135,14 +135,27 @@ pub(crate) async fn attach(server: &ZooKeeper, ns: &str) -> anyhow::Result<std::
 /// Jobs that are cut anew when an instance comes and when one dies.
 const STORM_JOBS: usize = 40;
 
+/// How many instances share the jobs, and what time they get.
+pub(crate) struct Crowd {
+    instances: usize,
+    session_ms: u64,
+    /// Until all that have started are at rest.
+    settles: Duration,
+}
+
+pub(crate) const TEN: Crowd = Crowd { instances: 10, session_ms: SESSION_MILLIS, settles: Duration::from_secs(10) };
+/// Two cores are busy for most of a minute when a hundred start at one moment: a session must outlast that.
+pub(crate) const HUNDRED: Crowd = Crowd { instances: 100, session_ms: 10_000, settles: Duration::from_secs(60) };
+
 #[derive(Debug, Serialize)]
 pub(crate) struct Storm {
     side: Side,
     jobs: usize,
     instances: usize,
+    session_ms: u64,
     /// From the moment that the new instance is registered for all jobs to its first run of the last of them.
     join_ms: f64,
-    /// Requests in the ten seconds of its start, less those of ten seconds before.
+    /// Requests in two session time-outs and two seconds from its start on, less those of as long before.
     join_requests: i64,
     /// From its death to the run of the last of its items elsewhere, less the session time-out.
     death_ms: f64,
@@ -150,13 +163,17 @@ pub(crate) struct Storm {
 }
 
 /// 40 jobs of as many items as instances run every two seconds; an instance joins, and is killed.
-pub(crate) fn storm(bench: &Bench, side: Side, instances: usize) -> anyhow::Result<Storm> {
+pub(crate) fn storm(bench: &Bench, side: Side, crowd: &Crowd) -> anyhow::Result<Storm> {
+    let Crowd { instances, session_ms, settles } = *crowd;
+    let window = Duration::from_millis(session_ms) * 2 + Duration::from_secs(2);
+    let joiner_seconds = window.as_secs() + 8;
+    let base_seconds = settles.as_secs() + 4 * window.as_secs() + joiner_seconds + 30;
     let folder = bench.folder(&format!("storm-{side:?}-{instances}"))?;
     let server = ZooKeeper::start(&folder, Sync::Memory)?;
     let arguments = |instances: usize, seconds: u64| {
         let mut arguments = vec![
             format!("zk={}", server.address()),
-            format!("session={SESSION_MILLIS}"),
+            format!("session={session_ms}"),
             format!("jobs={STORM_JOBS}"),
             "cron=0/2 * * * * ?".into(),
             format!("seconds={seconds}"),
@@ -173,27 +190,26 @@ pub(crate) fn storm(bench: &Bench, side: Side, instances: usize) -> anyhow::Resu
     // Ours runs many instances in one process; Java's instances are known by their process.
     let (processes, each) = if side == Side::Rust { (1, instances - 1) } else { (instances - 1, 1) };
     let start = |number: usize| {
-        let arguments = with_items(arguments(each, 100));
+        let arguments = with_items(arguments(each, base_seconds));
         Workload::start(&bench.root, side, &arguments, &folder, &format!("base-{number}"))
     };
     let mut base: Vec<Workload> = (0..processes).map(start).collect();
     for workload in &mut base {
         workload.wait_started(START_PATIENCE)?;
     }
-    clock::pause(Duration::from_secs(10));
-    let ten = Duration::from_secs(10);
+    clock::pause(settles);
     let spent = || -> anyhow::Result<i64> {
         let before = server.requests()?;
-        clock::pause(ten);
+        clock::pause(window);
         Ok(i64::try_from(server.requests()? - before)?)
     };
     let usual = spent()?;
     let before = server.requests()?;
     let began = clock::instant();
-    let mut joiner = Workload::start(&bench.root, side, &with_items(arguments(1, 18)), &folder, "joiner");
+    let mut joiner = Workload::start(&bench.root, side, &with_items(arguments(1, joiner_seconds)), &folder, "joiner");
     let (_, joined) = joiner.wait_started(START_PATIENCE)?;
-    clock::pause(ten.saturating_sub(began.elapsed()));
-    let passed = began.elapsed().as_secs_f64() / ten.as_secs_f64();
+    clock::pause(window.saturating_sub(began.elapsed()));
+    let passed = began.elapsed().as_secs_f64() / window.as_secs_f64();
     let join_requests = i64::try_from(server.requests()? - before)? - (usual as f64 * passed) as i64;
     let firsts = first_runs(&joiner.finish()?, 0, |run| run.job);
     if firsts.len() < STORM_JOBS {
@@ -202,13 +218,13 @@ pub(crate) fn storm(bench: &Bench, side: Side, instances: usize) -> anyhow::Resu
     let last = firsts.into_values().max().unwrap_or_default();
     let join_ms = last.saturating_sub(joined) as f64 / 1_000.0;
     // Another one, to be killed.
-    let mut dying = Workload::start(&bench.root, side, &with_items(arguments(1, 100)), &folder, "dying");
+    let mut dying = Workload::start(&bench.root, side, &with_items(arguments(1, base_seconds)), &folder, "dying");
     dying.wait_started(START_PATIENCE)?;
-    clock::pause(ten);
+    clock::pause(window);
     let before = server.requests()?;
     dying.process.kill();
     let killed = clock::micros();
-    clock::pause(ten);
+    clock::pause(window);
     let death_requests = i64::try_from(server.requests()? - before)? - usual;
     let mut runs = Vec::new();
     for workload in &mut base {
@@ -220,8 +236,8 @@ pub(crate) fn storm(bench: &Bench, side: Side, instances: usize) -> anyhow::Resu
         bail!("{} of {} items ran again", again.len(), STORM_JOBS * instances);
     }
     let last = again.into_values().max().unwrap_or_default();
-    let death_ms = (last - killed) as f64 / 1_000.0 - SESSION_MILLIS as f64;
-    Ok(Storm { side, jobs: STORM_JOBS, instances, join_ms, join_requests, death_ms, death_requests })
+    let death_ms = (last - killed) as f64 / 1_000.0 - session_ms as f64;
+    Ok(Storm { side, jobs: STORM_JOBS, instances, session_ms, join_ms, join_requests, death_ms, death_requests })
 }
 
 /// The first run after that moment, of each job or item.

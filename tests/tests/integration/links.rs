@@ -187,6 +187,8 @@ async fn a_job_that_stops_without_a_link_leaves_nothing_in_the_session_that_othe
     let nothing = || here.block_on(ephemeral("leaves")).is_empty().then_some(());
     tokio::task::block_in_place(|| eventually("nothing is left", patience, nothing));
     assert_eq!(held("stays").await, before, "the session lived on");
+    // Longer than code has that can be stopped.
+    tokio::task::block_in_place(|| pause(Duration::from_millis(1_500)));
     assert_eq!(ephemeral("deaf").await.len(), 4, "its code still runs");
     drop(may_end);
     within(stopped).await.expect("it stops");

@@ -187,14 +187,16 @@ impl Executor {
         self.leaving.send_replace(true);
     }
 
-    /// The job has left: asks what still runs to end, and gives what waits for that, up to a bound.
-    pub(crate) fn drain(self) -> impl Future<Output = ()> + Send + 'static {
+    /// The job has left: asks what still runs to end, and gives what waits for that, up to a bound. Where its nodes stand there
+    /// yet, code that cannot be stopped is waited for as well: its item is still its own.
+    pub(crate) fn drain(self, has_nodes: bool) -> impl Future<Output = ()> + Send + 'static {
         self.cut_off();
-        self.left.send_replace(true);
-        let ((pass, gate), late) = (self.passes, self.late);
+        self.left.send_replace(!has_nodes);
+        let ((pass, gate), left, late) = (self.passes, self.left, self.late);
         drop(pass);
         async move {
             if clock::within(LATE_MAX, gate.clone().empty()).await.is_none() {
+                left.send_replace(true);
                 late.send_replace(true);
                 let _ = clock::within(DRAIN_MAX, gate.empty()).await;
             }

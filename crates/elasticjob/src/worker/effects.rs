@@ -63,7 +63,7 @@ impl Task {
                     }
                     let worker = self.own.upgrade().filter(|_| left.is_some());
                     tokio::spawn(async move {
-                        slot.stop(reason).await;
+                        slot.stop(reason, left.is_some()).await;
                         if let Some(worker) = worker {
                             let _ = worker.send(Message::Drained { name });
                         }

@@ -138,8 +138,8 @@ impl Slot {
     }
 
     /// Tells the handles that it is over, once what was cut off has ended.
-    pub(super) fn stop(self, reason: StopReason) -> impl Future<Output = ()> + Send + 'static {
-        let (state, drained) = (self.state, self.executor.drain());
+    pub(super) fn stop(self, reason: StopReason, has_nodes: bool) -> impl Future<Output = ()> + Send + 'static {
+        let (state, drained) = (self.state, self.executor.drain(has_nodes));
         async move {
             drained.await;
             state.send_replace(JobState::Stopped(reason));

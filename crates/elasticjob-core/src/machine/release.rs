@@ -6,12 +6,26 @@
 use std::collections::BTreeSet;
 
 use super::failover::TAKEN_VERSION;
-use super::types::{Abandoned, Busy, Effects, Mark, Phase, Purpose, Remnant, Step};
+use super::types::{Abandoned, Busy, Effects, Mark, Phase, Purpose, Step};
 use super::{JobMachine, Note, RunId, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason, Refusal};
 use crate::view::{Answer, Query};
+
+/// What a run has left behind: an operation of its release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remnant {
+    /// Nobody has begun the item since: its ledger is at that version.
+    Ledger(i32),
+    /// The mark that it runs goes.
+    Running,
+    /// The marks of a takeover go.
+    Failover,
+    Failovering,
+    /// That Java asked for a takeover.
+    Asked,
+}
 
 impl JobMachine {
     pub(super) fn item_ended(&mut self, now: Timestamp, run: RunId, item: u32, failed: bool, out: &mut Effects) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::failover::TAKEN_VERSION;
-use super::types::{Abandoned, Begun, Blocked, Busy, Effects, Item, Life, Mark, Part, Phase, Step, Taken};
+use super::types::{Abandoned, Begun, Blocked, Busy, Effects, Item, Life, Mark, Phase, Step, Taken};
 use super::{Effect, JobMachine, Note, Run, RunId, RunItem, Source, StepResult, back_off};
 use crate::config::JobConfig;
 use crate::limits;
@@ -14,6 +14,37 @@ use crate::time::Timestamp;
 use crate::tree::{Mode, Op, Reason, Refusal};
 use crate::view::Query;
 use crate::wire::{Ledger, task_id};
+
+/// What an operation of a begin is for: the operations themselves are on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The due time goes into the item's ledger.
+    Ledger(u32),
+    /// The item is still ours.
+    Fence(u32),
+    /// What was missed is made up: its node goes.
+    Misfire(u32),
+    /// The mark of a taker that is gone goes.
+    Superseded(u32),
+    /// The mark that the item runs.
+    Mark(u32),
+    /// What asked for the run goes.
+    Trigger,
+}
+
+impl Part {
+    /// The item that it is about.
+    pub(super) fn item(self) -> Option<u32> {
+        match self {
+            Part::Ledger(item)
+            | Part::Fence(item)
+            | Part::Misfire(item)
+            | Part::Superseded(item)
+            | Part::Mark(item) => Some(item),
+            Part::Trigger => None,
+        }
+    }
+}
 
 impl JobMachine {
     /// Rule: begins what is due.

@@ -240,52 +240,7 @@ pub struct Begun {
     pub(super) source: Source,
     pub(super) items: Vec<u32>,
     /// What each operation of the transaction is for.
-    pub(super) parts: Vec<Part>,
-}
-
-/// What an operation of a begin is for: the operations themselves are on their way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// The due time goes into the item's ledger.
-    Ledger(u32),
-    /// The item is still ours.
-    Fence(u32),
-    /// What was missed is made up: its node goes.
-    Misfire(u32),
-    /// The mark of a taker that is gone goes.
-    Superseded(u32),
-    /// The mark that the item runs.
-    Mark(u32),
-    /// What asked for the run goes.
-    Trigger,
-}
-
-impl Part {
-    /// The item that it is about.
-    pub(super) fn item(self) -> Option<u32> {
-        match self {
-            Part::Ledger(item)
-            | Part::Fence(item)
-            | Part::Misfire(item)
-            | Part::Superseded(item)
-            | Part::Mark(item) => Some(item),
-            Part::Trigger => None,
-        }
-    }
-}
-
-/// What a run has left behind: an operation of its release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remnant {
-    /// Nobody has begun the item since: its ledger is at that version.
-    Ledger(i32),
-    /// The mark that it runs goes.
-    Running,
-    /// The marks of a takeover go.
-    Failover,
-    Failovering,
-    /// That Java asked for a takeover.
-    Asked,
+    pub(super) parts: Vec<super::run::Part>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -569,7 +524,7 @@ pub(super) enum Step {
     Reshard(Box<Plan>),
     Begin(Box<Begun>),
     Settle { items: Vec<u32> },
-    Release { items: Vec<u32>, remnants: Vec<(u32, Remnant)> },
+    Release { items: Vec<u32>, remnants: Vec<(u32, super::release::Remnant)> },
     Abandon { item: u32 },
     LookAgain,
     ReadLate { item: u32, latch: String },

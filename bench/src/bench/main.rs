@@ -29,7 +29,8 @@ const SINGLES: [&str; 9] = ["floor", "oneoff", "takeover", "storm", "storm-100",
 /// What is measured only when it is asked for.
 const ASKED_FOR: [&str; 1] = ["trace"];
 
-/// Measures our workload beside Java's and prints tables; the same goes to `report.md` and `report.json` in `target/bench`.
+/// Measures our workload beside Java's and prints tables; the same goes to `report.md` and `report.json` in `target/bench`,
+/// after each measurement what there is by then.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]
 struct Arguments {
@@ -84,12 +85,15 @@ fn main() -> anyhow::Result<()> {
         }
     };
     let sides = if arguments.rust_only { &[Side::Rust][..] } else { &[Side::Rust, Side::Java] };
+    let folder = bench.root.join("target/bench");
+    std::fs::create_dir_all(&folder)?;
     let mut report = Report::default();
     for name in SINGLES.into_iter().chain(ASKED_FOR).filter(|name| is_wanted(name)) {
         tell(name);
         if let Err(error) = single(&bench, name, sides, &mut report) {
             report.failed(name, &error);
         }
+        report.write(&folder)?;
     }
     for row in firings::ROWS.iter().filter(|row| is_wanted(row.name)) {
         for side in sides {
@@ -107,13 +111,10 @@ fn main() -> anyhow::Result<()> {
                 }
                 Err(error) => report.failed(&format!("{}, {}", row.title, side.name()), &error),
             }
+            report.write(&folder)?;
         }
     }
-    let folder = bench.root.join("target/bench");
-    std::fs::write(folder.join("report.json"), report.json()?)?;
-    let markdown = report.markdown();
-    std::fs::write(folder.join("report.md"), &markdown)?;
-    std::io::stdout().lock().write_all(markdown.as_bytes())?;
+    std::io::stdout().lock().write_all(report.markdown().as_bytes())?;
     report.result()
 }
 

@@ -1,6 +1,7 @@
 //! The tables, for readers and for programs.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use anyhow::bail;
 use serde::Serialize;
@@ -52,8 +53,11 @@ impl Report {
         }
     }
 
-    pub(crate) fn json(&self) -> anyhow::Result<String> {
-        Ok(serde_json::to_string_pretty(self)?)
+    /// Writes both files.
+    pub(crate) fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        std::fs::write(folder.join("report.json"), serde_json::to_string_pretty(self)?)?;
+        std::fs::write(folder.join("report.md"), self.markdown())?;
+        Ok(())
     }
 
     pub(crate) fn markdown(&self) -> String {

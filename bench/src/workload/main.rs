@@ -24,6 +24,10 @@ use settings::Settings;
 use sqlx::Connection as _;
 use tokio::sync::mpsc;
 
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 struct Ran {
     start: u64,
     end: u64,

@@ -192,6 +192,13 @@ struct Entry {
     sequence: u32,
 }
 
+/// What an operation has done, to be taken back where a later one of its transaction refuses.
+enum Undo {
+    Created { path: String },
+    Written { path: String, before: Node },
+    Deleted { path: String, entry: Entry },
+}
+
 /// The tree itself. Every change takes the time from its caller.
 #[derive(Clone, Debug)]
 pub struct Tree {
@@ -290,12 +297,7 @@ impl Tree {
         self.zxid += 1;
         for (index, op) in ops.iter().enumerate() {
             if let Err(reason) = self.apply(session, op, now, &mut undo, &mut events) {
-                for (path, entry) in undo.into_iter().rev() {
-                    match entry {
-                        Some(entry) => self.entries.insert(path, entry),
-                        None => self.entries.remove(&path),
-                    };
-                }
+                undo.into_iter().rev().for_each(|step| self.undo(step));
                 self.zxid -= 1;
                 return Err(Refusal { op: index, reason });
             }
@@ -326,7 +328,7 @@ impl Tree {
         session: u64,
         op: &Op,
         now: Timestamp,
-        undo: &mut Vec<(String, Option<Entry>)>,
+        undo: &mut Vec<Undo>,
         events: &mut Vec<Event>,
     ) -> Result<(), Reason> {
         match op {
@@ -344,11 +346,10 @@ impl Tree {
                 self.expect(path, *version)?;
                 let zxid = self.zxid;
                 let entry = self.entries.get_mut(path).ok_or(Reason::Missing)?;
-                undo.push((path.clone(), Some(entry.clone())));
-                entry.node.data = data.clone().into();
-                entry.node.version += 1;
-                entry.node.mzxid = zxid;
-                entry.node.modified = now;
+                let version = entry.node.version + 1;
+                let node =
+                    Node { data: data.clone().into(), version, mzxid: zxid, modified: now, ..entry.node.clone() };
+                undo.push(Undo::Written { path: path.clone(), before: std::mem::replace(&mut entry.node, node) });
                 events.push(Event { path: path.clone(), kind: EventKind::Changed });
                 Ok(())
             }
@@ -357,10 +358,8 @@ impl Tree {
                 if self.entries.get(path).is_some_and(|e| !e.children.is_empty()) {
                     return Err(Reason::NotEmpty);
                 }
-                let above = parent_or_root(path);
-                undo.push((above.to_owned(), self.entries.get(above).cloned()));
-                undo.push((path.clone(), self.entries.get(path).cloned()));
-                self.unlink(path, events);
+                let entry = self.unlink(path, events);
+                undo.extend(entry.map(|entry| Undo::Deleted { path: path.clone(), entry }));
                 Ok(())
             }
             Op::Check { path, version } => self.expect(path, *version),
@@ -381,7 +380,7 @@ impl Tree {
         data: Vec<u8>,
         owner: u64,
         now: Timestamp,
-        undo: &mut Vec<(String, Option<Entry>)>,
+        undo: &mut Vec<Undo>,
         events: &mut Vec<Event>,
     ) -> Result<(), Reason> {
         if self.entries.contains_key(path) {
@@ -392,8 +391,7 @@ impl Tree {
         if parent.node.owner != 0 {
             return Err(Reason::Forbidden);
         }
-        undo.push((above.to_owned(), Some(parent.clone())));
-        undo.push((path.to_owned(), None));
+        undo.push(Undo::Created { path: path.to_owned() });
         parent.children.insert(path::name(path).to_owned());
         parent.sequence += 1;
         events.push(Event { path: path.to_owned(), kind: EventKind::Created });
@@ -402,14 +400,38 @@ impl Tree {
         Ok(())
     }
 
-    fn unlink(&mut self, path: &str, events: &mut Vec<Event>) {
+    fn unlink(&mut self, path: &str, events: &mut Vec<Event>) -> Option<Entry> {
         let above = parent_or_root(path).to_owned();
-        self.entries.remove(path);
+        let entry = self.entries.remove(path);
         if let Some(parent) = self.entries.get_mut(&above) {
             parent.children.remove(path::name(path));
         }
         events.push(Event { path: path.to_owned(), kind: EventKind::Deleted });
         events.push(Event { path: above, kind: EventKind::Children });
+        entry
+    }
+
+    fn undo(&mut self, step: Undo) {
+        match step {
+            Undo::Created { path } => {
+                self.entries.remove(&path);
+                if let Some(parent) = self.entries.get_mut(parent_or_root(&path)) {
+                    parent.children.remove(path::name(&path));
+                    parent.sequence -= 1;
+                }
+            }
+            Undo::Written { path, before } => {
+                if let Some(entry) = self.entries.get_mut(&path) {
+                    entry.node = before;
+                }
+            }
+            Undo::Deleted { path, entry } => {
+                if let Some(parent) = self.entries.get_mut(parent_or_root(&path)) {
+                    parent.children.insert(path::name(&path).to_owned());
+                }
+                self.entries.insert(path, entry);
+            }
+        }
     }
 }
 
@@ -435,15 +457,27 @@ mod tests {
         let mut tree = Tree::new();
         let session = tree.open_session();
         tree.commit(session, &[Op::create("/a", "x"), Op::create("/a/b", "")], NOW).expect("creates");
-        let before: Vec<_> = tree.iter().map(|(p, n)| (p.to_owned(), n.clone())).collect();
-        let children = tree.children("/a");
-        let refusal = tree
-            .commit(session, &[Op::set("/a", "y"), Op::delete("/a/b"), Op::create("/a/c", ""), Op::check("/a", 7)], NOW)
-            .expect_err("the last check fails");
-        assert_eq!(refusal, Refusal { op: 3, reason: Reason::Version });
-        let after: Vec<_> = tree.iter().map(|(p, n)| (p.to_owned(), n.clone())).collect();
-        assert_eq!(after, before);
-        assert_eq!(tree.children("/a"), children);
+        tree.create_sequential(session, "/a/latch-", NOW).expect("creates");
+        let picture = |tree: &Tree| -> Vec<_> {
+            tree.iter().map(|(path, node)| (path.to_owned(), node.clone(), tree.children(path))).collect()
+        };
+        let (before, zxid) = (picture(&tree), tree.zxid());
+        let ops = [
+            Op::set("/a", "y"),
+            Op::set("/a", "z"),
+            Op::delete("/a/b"),
+            Op::create("/a/b", "made anew"),
+            Op::create("/a/b/d", ""),
+            Op::delete("/a/b/d"),
+            Op::ephemeral("/a/c", ""),
+            Op::delete("/a/latch-0000000001"),
+            Op::check("/a", 7),
+        ];
+        let refusal = tree.commit(session, &ops, NOW).expect_err("the last check fails");
+        assert_eq!(refusal, Refusal { op: 8, reason: Reason::Version });
+        assert_eq!((picture(&tree), tree.zxid()), (before, zxid));
+        let (next, _) = tree.create_sequential(session, "/a/latch-", NOW).expect("creates");
+        assert_eq!(next, "/a/latch-0000000002", "the numbers go on behind the two children that were made");
     }
 
     #[test]

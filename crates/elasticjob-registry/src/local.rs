@@ -1,6 +1,6 @@
 //! A tree in this process with its watches: the memory registry as it is, and the embedded one with a file behind it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,9 +85,10 @@ impl Store {
             if !state.tree.has_session(session) {
                 return Outcome::Failed(self.closed());
             }
+            let passing = self.passing(&state.tree, ops);
             match state.tree.commit(session, ops, clock::now()) {
                 Ok((zxid, events)) => {
-                    let kept = self.keep(&state.tree, &events);
+                    let kept = self.keep(&state.tree, &events, &passing);
                     state.tell(&events);
                     kept.map(|k| (zxid, k)).ok_or(zxid)
                 }
@@ -104,9 +105,21 @@ impl Store {
         }
     }
 
-    fn keep(&self, tree: &Tree, events: &[Event]) -> Option<oneshot::Receiver<Result<(), String>>> {
+    /// The ephemeral nodes that these operations delete: nobody keeps them, so that the end of a run waits for no disk.
+    fn passing<'a>(&self, tree: &Tree, ops: &'a [Op]) -> HashSet<&'a str> {
+        let deleted = ops.iter().filter(|op| self.keeper.is_some() && matches!(op, Op::Delete { .. })).map(Op::path);
+        deleted.filter(|path| tree.get(path).is_some_and(|node| node.owner != 0)).collect()
+    }
+
+    fn keep(
+        &self,
+        tree: &Tree,
+        events: &[Event],
+        passing: &HashSet<&str>,
+    ) -> Option<oneshot::Receiver<Result<(), String>>> {
         let keeper = self.keeper.as_ref()?;
         let changed = events.iter().filter(|e| e.kind != EventKind::Children);
+        let changed = changed.filter(|e| e.kind != EventKind::Deleted || !passing.contains(e.path.as_str()));
         let changes: Vec<(String, Option<Node>)> = changed
             .map(|e| (e.path.clone(), tree.get(&e.path).filter(|n| n.owner == 0).cloned()))
             .filter(|(path, node)| node.is_some() || tree.get(path).is_none())

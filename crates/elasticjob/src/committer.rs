@@ -47,6 +47,11 @@ impl Committer {
         Committer { queue: sender, metrics }
     }
 
+    /// Whether transactions wait for those before them.
+    pub(crate) fn is_full(&self) -> bool {
+        self.metrics.commit_queue.load(Ordering::Relaxed) > 0
+    }
+
     pub(crate) fn submit(&self, commit: Commit) {
         self.metrics.commit_queue.fetch_add(1, Ordering::Relaxed);
         if let Err(mpsc::error::SendError(commit)) = self.queue.send(commit) {

@@ -10,7 +10,7 @@ mod timers;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use elasticjob_core::machine::{Input, JobMachine, RunId, Setup, StepId, StepResult, StopReason, Surroundings};
 use elasticjob_core::time::Timestamp;
@@ -32,9 +32,13 @@ use timers::Timers;
 
 /// Messages, and jobs whose time has come, that are taken in before anything else is looked at.
 const AT_ONCE: usize = 256;
-/// Jobs whose ends are taken in then, where nothing else waits and where something does: what begins is late, what has ended is
-/// not, up to the job's own next firing.
-const ENDS_AT_ONCE: (usize, usize) = (64, 16);
+/// Jobs whose ends are taken in then, where nothing else is to be done and no transaction waits for its turn: what begins is
+/// late, what has ended is not, up to the job's own next firing.
+const ENDS_AT_ONCE: usize = 64;
+/// An end waits no longer than that for others' begins, where they never cease.
+const END_WAIT: Duration = Duration::from_secs(1);
+/// The longest pause without a look whether ends can be taken in.
+const END_LOOK: Duration = Duration::from_millis(2);
 
 /// What a job tells those who hold its handle.
 #[derive(Clone, Debug, PartialEq)]
@@ -200,7 +204,7 @@ struct Task {
     leftovers: HashMap<String, Leftover>,
     timers: Timers,
     /// Jobs of which something has ended that is to be taken in: see [`Slot::ended`].
-    ends: VecDeque<SlotId>,
+    ends: VecDeque<(SlotId, Instant)>,
     link: Link,
     own: mpsc::WeakUnboundedSender<Message>,
 }
@@ -209,7 +213,11 @@ impl Task {
     async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
         let mut batch = Vec::with_capacity(AT_ONCE);
         loop {
-            let pause = if self.ends.is_empty() { self.timers.pause() } else { Duration::ZERO };
+            let pause = match self.ends.len() {
+                0 => self.timers.pause(),
+                _ if self.committer.is_full() => END_LOOK.min(self.timers.pause()),
+                _ => Duration::ZERO,
+            };
             let received = tokio::select! {
                 biased;
                 received = messages.recv_many(&mut batch, AT_ONCE) => received,
@@ -239,9 +247,10 @@ impl Task {
             self.take_ends(job); // else a firing would seem to fall into the run that has ended
             self.input(job, Input::Woke);
         }
-        let at_once = if is_busy { ENDS_AT_ONCE.1 } else { ENDS_AT_ONCE.0 };
-        for _ in 0..at_once {
-            let Some(job) = self.ends.pop_front() else { break };
+        let waits = is_busy || self.committer.is_full();
+        for _ in 0..ENDS_AT_ONCE {
+            let next = self.ends.pop_front_if(|(_, since)| !waits || since.elapsed() > END_WAIT);
+            let Some((job, _)) = next else { break };
             self.take_ends(job);
         }
     }
@@ -297,7 +306,7 @@ impl Task {
                 let Some(slot) = self.slot(job) else { return };
                 slot.ended.push((run, item, failed));
                 if slot.ended.len() == 1 {
-                    self.ends.push_back(job);
+                    self.ends.push_back((job, clock::instant()));
                 }
             }
             Message::Drained { name } => self.drained(&name),

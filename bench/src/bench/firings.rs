@@ -14,11 +14,10 @@ use crate::slow_link::SlowLink;
 use crate::web::Web;
 use crate::{Bench, clock};
 
-/// Left out on both sides: a JVM warms up in them. Many jobs are at rest later: each looks at its assignment a last time twenty
-/// seconds after its election.
-const WARM_UP_SECONDS: (u64, u64) = (8, 45);
-/// From so many jobs of all processes on.
-const MANY: usize = 10_000;
+/// Left out on both sides, from so many jobs of all processes on, the most first. A JVM warms up in them, and many jobs are at
+/// rest later: behind its registration each is elected and divided, and looks at its assignment a last time twenty seconds after
+/// that.
+const WARM_UP_SECONDS: [(usize, u64); 3] = [(50_000, 110), (10_000, 45), (0, 8)];
 const MEASURED_SECONDS: u64 = 12;
 /// Until a run that is late has ended, and the slowest of several processes has started.
 const AFTER_SECONDS: u64 = 3;
@@ -202,7 +201,8 @@ pub(crate) fn measure(bench: &Bench, row: &Row, side: Side) -> anyhow::Result<Fi
     let database = row.traced.then(Database::postgres);
     let (web, stamps) = (Web::start()?, folder.join("stamps"));
     let apart = if row.processes > 1 { APART_SECONDS } else { 0 };
-    let warm_up = if row.jobs * row.processes < MANY { WARM_UP_SECONDS.0 } else { WARM_UP_SECONDS.1 };
+    let warm_up = WARM_UP_SECONDS.into_iter().find(|(jobs, _)| row.jobs * row.processes >= *jobs);
+    let warm_up = warm_up.map(|(_, seconds)| seconds).unwrap_or_default();
     let seconds = warm_up + MEASURED_SECONDS + AFTER_SECONDS + apart;
     let mut arguments = vec![
         format!("zk={zk}"),

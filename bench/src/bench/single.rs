@@ -152,12 +152,18 @@ pub(crate) struct Storm {
     side: Side,
     jobs: usize,
     instances: usize,
+    /// Of all jobs.
+    items: usize,
     session_ms: u64,
-    /// From the moment that the new instance is registered for all jobs to its first run of the last of them.
+    /// Of how many jobs the new instance ran items.
+    joined_jobs: usize,
+    /// From the moment that the new instance is registered for all jobs to its first run of the last of those.
     join_ms: f64,
     /// Requests in two session time-outs and two seconds from its start on, less those of as long before.
     join_requests: i64,
-    /// From its death to the run of the last of its items elsewhere, less the session time-out.
+    /// How many items of all ran after another one's death.
+    items_again: usize,
+    /// From its death to the first run of the last of those, less the session time-out.
     death_ms: f64,
     death_requests: i64,
 }
@@ -212,10 +218,8 @@ pub(crate) fn storm(bench: &Bench, side: Side, crowd: &Crowd) -> anyhow::Result<
     let passed = began.elapsed().as_secs_f64() / window.as_secs_f64();
     let join_requests = i64::try_from(server.requests()? - before)? - (usual as f64 * passed) as i64;
     let firsts = first_runs(&joiner.finish()?, 0, |run| run.job);
-    if firsts.len() < STORM_JOBS {
-        bail!("the new instance got items of {} of {STORM_JOBS} jobs", firsts.len());
-    }
-    let last = firsts.into_values().max().unwrap_or_default();
+    let joined_jobs = firsts.len();
+    let last = firsts.into_values().max().context("the new instance ran nothing")?;
     let join_ms = last.saturating_sub(joined) as f64 / 1_000.0;
     // Another one, to be killed.
     let mut dying = Workload::start(&bench.root, side, &with_items(arguments(1, base_seconds)), &folder, "dying");
@@ -230,14 +234,24 @@ pub(crate) fn storm(bench: &Bench, side: Side, crowd: &Crowd) -> anyhow::Result<
     for workload in &mut base {
         runs.extend(workload.finish()?);
     }
-    // Every item has run again elsewhere: the last one of all was one of the dead one's.
+    // The last one of all was one of the dead one's.
     let again = first_runs(&runs, killed, |run| (run.job, run.item));
-    if again.len() < STORM_JOBS * instances {
-        bail!("{} of {} items ran again", again.len(), STORM_JOBS * instances);
-    }
-    let last = again.into_values().max().unwrap_or_default();
+    let items_again = again.len();
+    let last = again.into_values().max().context("nothing ran again")?;
     let death_ms = (last - killed) as f64 / 1_000.0 - session_ms as f64;
-    Ok(Storm { side, jobs: STORM_JOBS, instances, session_ms, join_ms, join_requests, death_ms, death_requests })
+    Ok(Storm {
+        side,
+        jobs: STORM_JOBS,
+        instances,
+        items: STORM_JOBS * instances,
+        session_ms,
+        joined_jobs,
+        join_ms,
+        join_requests,
+        items_again,
+        death_ms,
+        death_requests,
+    })
 }
 
 /// The first run after that moment, of each job or item.
@@ -250,6 +264,8 @@ fn first_runs<K: Eq + Hash>(runs: &[Run], after: u64, of: impl Fn(&Run) -> K) ->
     first
 }
 
+/// Behind the start: each job looks at its assignment a last time twenty seconds after its election.
+const REST_SECONDS: u64 = 30;
 const IDLE_SECONDS: u64 = 20;
 
 #[derive(Debug, Serialize)]
@@ -273,11 +289,11 @@ pub(crate) fn idle(bench: &Bench, side: Side, jobs: usize) -> anyhow::Result<Idl
         format!("zk={}", server.address()),
         format!("jobs={jobs}"),
         format!("cron=0 {minute} * * * ?"),
-        format!("seconds={}", IDLE_SECONDS + 12),
+        format!("seconds={}", REST_SECONDS + IDLE_SECONDS + 5),
     ];
     let mut workload = Workload::start(&bench.root, side, &arguments, &folder, "out");
     let (start_ms, _) = workload.wait_started(START_PATIENCE)?;
-    clock::pause(Duration::from_secs(8));
+    clock::pause(Duration::from_secs(REST_SECONDS));
     let pid = workload.process.pid();
     let before = (cpu_seconds(pid), server.requests()?);
     clock::pause(Duration::from_secs(IDLE_SECONDS));

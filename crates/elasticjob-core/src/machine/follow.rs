@@ -315,11 +315,12 @@ impl JobMachine {
         self.ask_for_resharding(out)
     }
 
-    /// Rule: asks for a resharding where an item has no live owner and the leader, which should have asked, does not.
+    /// Rule: asks for a resharding where an item has no live owner and the leader, which should have asked, does not. A leader yet
+    /// to be elected looks for itself.
     pub(super) fn ask_for_division(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding);
         let looks = self.is_available() && !self.is_held() && !self.is_leader() && !fixed && !self.config_refused;
-        if !looks || !self.has_unowned_items() {
+        if !looks || self.view.leader.is_none() || !self.has_unowned_items() {
             self.follow.unowned_since = None;
             return false;
         }

@@ -21,7 +21,7 @@ const WARM_UP_SECONDS: [(usize, u64); 3] = [(50_000, 110), (10_000, 45), (0, 8)]
 const MEASURED_SECONDS: u64 = 12;
 /// Until a run that is late has ended, and the slowest of several processes has started.
 const AFTER_SECONDS: u64 = 3;
-const APART_SECONDS: u64 = 15;
+const APART_SECONDS: u64 = 40;
 const START_PATIENCE: Duration = Duration::from_secs(600);
 
 /// What jobs do.

@@ -205,19 +205,31 @@ fn reason(error: &ZkError) -> Option<Reason> {
     })
 }
 
+/// Makes the nodes that must be there. All requests are sent before the first answer is awaited, parents first, as they come: a
+/// batch that starts a hundred jobs has hundreds, and the server takes them in their order.
 async fn ensure(shared: &Shared, connection: &Connection, ops: &[Op]) -> Result<(), Outcome> {
+    let options = CreateMode::Persistent.with_acls(shared.acls());
+    let (mut places, mut created) = (Vec::new(), Vec::new());
     for (place, op) in ops.iter().enumerate() {
-        let Op::Ensure(path) = op else { continue };
-        let options = CreateMode::Persistent.with_acls(shared.acls());
-        match answered(connection, connection.client.create(path, b"", &options)).await {
-            Ok(Ok(_) | Err(ZkError::NodeExists)) => {}
-            Ok(Err(e)) => {
+        if let Op::Ensure(path) = op {
+            places.push(place);
+            created.push(connection.client.create(path, b"", &options));
+        }
+    }
+    if created.is_empty() {
+        return Ok(());
+    }
+    let answers = answered(connection, futures_util::future::join_all(created)).await;
+    let broken = |Lost::Broken| Outcome::Failed(unreachable(shared, "the connection broke"));
+    for (place, answer) in places.into_iter().zip(answers.map_err(broken)?) {
+        match answer {
+            Ok(_) | Err(ZkError::NodeExists) => {}
+            Err(e) => {
                 return Err(match reason(&e) {
                     Some(reason) => Outcome::Refused(Refusal { op: place, reason }),
                     None => failed(shared, &e),
                 });
             }
-            Err(Lost::Broken) => return Err(Outcome::Failed(unreachable(shared, "the connection broke"))),
         }
     }
     Ok(())

@@ -92,6 +92,7 @@ impl Desk {
     /// Hands that in, and everything that follows from it; a run waits for [`Desk::end`].
     fn input(&mut self, input: Input) {
         let mut inputs = vec![input];
+        let patience = self.commits + 1_000_000;
         while let Some(input) = inputs.pop() {
             let before = (self.meter)();
             let effects = self.machine.handle(self.now, input);
@@ -101,7 +102,7 @@ impl Desk {
                 match effect {
                     Effect::Commit(id, ops) => {
                         self.commits += 1;
-                        assert!(self.commits < 1_000_000, "it asks and asks at {}", self.now);
+                        assert!(self.commits < patience, "it asks and asks at {}", self.now);
                         let refused = (self.refuse)(&ops).map_or(Ok(()), Err);
                         let result = match refused.and_then(|()| self.tree.commit(self.session, &ops, self.now)) {
                             Ok((zxid, _)) => StepResult::Committed { zxid },

@@ -4,15 +4,13 @@
 //! go again; after three refusals the batch is halved, so that a bad one costs the others little.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use elasticjob_core::tree::{Op, Refusal};
 use elasticjob_registry::{Outcome, Registry};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, mpsc};
-
-use crate::metrics::Metrics;
 
 /// Batches that are under way at one time.
 const IN_FLIGHT: usize = 4;
@@ -35,27 +33,28 @@ pub(crate) struct Commit {
 #[derive(Clone, Debug)]
 pub(crate) struct Committer {
     queue: mpsc::UnboundedSender<Commit>,
-    metrics: Arc<Metrics>,
+    waiting: Arc<AtomicUsize>,
 }
 
 impl Committer {
     /// Starts the queue; it ends with its last handle.
-    pub(crate) fn start(registry: Arc<dyn Registry>, metrics: Arc<Metrics>) -> Committer {
+    pub(crate) fn start(registry: Arc<dyn Registry>) -> Committer {
         // Unbounded, since a job has at most one commit under way.
         let (sender, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(run(registry, receiver, Arc::clone(&metrics)));
-        Committer { queue: sender, metrics }
+        let waiting = Arc::new(AtomicUsize::new(0));
+        tokio::spawn(run(registry, receiver, Arc::clone(&waiting)));
+        Committer { queue: sender, waiting }
     }
 
-    /// Whether transactions wait for those before them.
-    pub(crate) fn is_full(&self) -> bool {
-        self.metrics.commit_queue.load(Ordering::Relaxed) > 0
+    /// The transactions that wait for those before them.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     pub(crate) fn submit(&self, commit: Commit) {
-        self.metrics.commit_queue.fetch_add(1, Ordering::Relaxed);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         if let Err(mpsc::error::SendError(commit)) = self.queue.send(commit) {
-            self.metrics.commit_queue.fetch_sub(1, Ordering::Relaxed);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
             (commit.done)(Outcome::Unknown);
         }
     }
@@ -74,7 +73,7 @@ struct Member {
     done: Box<dyn FnOnce(Outcome) + Send>,
 }
 
-async fn run(registry: Arc<dyn Registry>, mut queue: mpsc::UnboundedReceiver<Commit>, metrics: Arc<Metrics>) {
+async fn run(registry: Arc<dyn Registry>, mut queue: mpsc::UnboundedReceiver<Commit>, waiting: Arc<AtomicUsize>) {
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut next: Option<Commit> = None;
     loop {
@@ -96,7 +95,7 @@ async fn run(registry: Arc<dyn Registry>, mut queue: mpsc::UnboundedReceiver<Com
             }
             batch.add(commit);
         }
-        metrics.commit_queue.fetch_sub(batch.members.len(), Ordering::Relaxed);
+        waiting.fetch_sub(batch.members.len(), Ordering::Relaxed);
         let registry = Arc::clone(&registry);
         tokio::spawn(async move {
             carry_out(&*registry, batch).await;
@@ -188,7 +187,7 @@ mod tests {
         let registry: Arc<dyn Registry> = Arc::new(Memory::new().connect());
         let session = conformance::session(&*registry).await;
         registry.commit(session, &[Op::create("/taken", "")]).await;
-        let committer = Committer::start(Arc::clone(&registry), Arc::default());
+        let committer = Committer::start(Arc::clone(&registry));
         let mut answers = Vec::new();
         for number in 0..200 {
             let (done, answer) = oneshot::channel();

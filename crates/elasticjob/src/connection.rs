@@ -12,7 +12,7 @@ use crate::execute;
 use crate::gather::Gathered;
 use crate::handle::Dispatcher;
 use crate::identity::{self, LifeOf, NetworkPreference};
-use crate::metrics::{Beside, Health, Metered, Metrics};
+use crate::metrics::{Beside, Health, Metrics};
 use crate::plugins::Plugins;
 use crate::trace::{TraceSettings, Tracer};
 use crate::worker::Worker;
@@ -61,10 +61,9 @@ impl Connection {
     ) -> Result<Connection, Error> {
         let server_ip = identity::server_ip(preference)?;
         let metrics = Arc::new(Metrics::default());
-        let registry: Arc<dyn Registry> = Arc::new(Metered::new(registry, Arc::clone(&metrics)));
+        let registry: Arc<dyn Registry> = Arc::new(Gathered::new(registry, Arc::clone(&metrics)));
         let surroundings = Surroundings { zones: Box::new(clock::zone), strategies: plugins.strategies() };
-        let gathered: Arc<dyn Registry> = Arc::new(Gathered::new(Arc::clone(&registry)));
-        let worker = Worker::start(gathered, Arc::new(surroundings), Arc::clone(&metrics));
+        let worker = Worker::start(Arc::clone(&registry), Arc::new(surroundings), Arc::clone(&metrics));
         let plugins = Arc::new(plugins);
         let surroundings = execute::Surroundings {
             dispatcher: Arc::new(Dispatcher::new(Arc::clone(&plugins))),

@@ -1,4 +1,4 @@
-//! A registry whose reads travel together. When an instance comes, each job of a process reads its node; when items move, each
+//! The registry as this process uses it: its reads travel together, and its requests are counted. When an instance comes, each job of a process reads its node; when items move, each
 //! reads its assignment: of forty jobs on a hundred instances that was four thousand requests at one moment.
 //!
 //! A read goes at once when none is under way; what comes meanwhile waits for that answer, and goes as one request. A read sees
@@ -14,6 +14,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+
+use crate::metrics::Metrics;
 
 /// Queries of one request; a read with more goes alone.
 const QUERIES_MAX: usize = 500;
@@ -33,19 +35,20 @@ struct Ask {
 pub(crate) struct Gathered {
     registry: Arc<dyn Registry>,
     asks: mpsc::UnboundedSender<Ask>,
+    metrics: Arc<Metrics>,
 }
 
 impl Gathered {
     /// Starts the queue, which ends with this. Must be called within a tokio runtime.
-    pub(crate) fn new(registry: Arc<dyn Registry>) -> Gathered {
+    pub(crate) fn new(registry: Arc<dyn Registry>, metrics: Arc<Metrics>) -> Gathered {
         // Unbounded, since a job has few reads under way.
         let (asks, waiting) = mpsc::unbounded_channel();
-        tokio::spawn(run(Arc::clone(&registry), waiting));
-        Gathered { registry, asks }
+        tokio::spawn(run(Arc::clone(&registry), waiting, Arc::clone(&metrics)));
+        Gathered { registry, asks, metrics }
     }
 }
 
-async fn run(registry: Arc<dyn Registry>, mut asks: mpsc::UnboundedReceiver<Ask>) {
+async fn run(registry: Arc<dyn Registry>, mut asks: mpsc::UnboundedReceiver<Ask>, metrics: Arc<Metrics>) {
     let mut waiting = VecDeque::new();
     let mut under_way = JoinSet::new();
     loop {
@@ -58,8 +61,8 @@ async fn run(registry: Arc<dyn Registry>, mut asks: mpsc::UnboundedReceiver<Ask>
             waiting.push_back(ask);
         }
         while let Some(batch) = next_batch(&mut waiting, under_way.len()) {
-            let registry = Arc::clone(&registry);
-            under_way.spawn(async move { read(&*registry, batch).await });
+            let (registry, metrics) = (Arc::clone(&registry), Arc::clone(&metrics));
+            under_way.spawn(async move { answer(&*registry, batch, &metrics).await });
         }
     }
 }
@@ -79,9 +82,10 @@ fn next_batch(waiting: &mut VecDeque<Ask>, under_way: usize) -> Option<Vec<Ask>>
     goes.then(|| waiting.drain(..asks).collect())
 }
 
-async fn read(registry: &dyn Registry, batch: Vec<Ask>) {
+async fn answer(registry: &dyn Registry, batch: Vec<Ask>, metrics: &Metrics) {
+    let read = |queries| registry.read(queries).inspect(|answers| metrics.requests.reads.add(answers.is_err()));
     let queries: Vec<Query> = batch.iter().flat_map(|ask| ask.queries.iter().cloned()).collect();
-    let mut answers = match registry.read(queries).await {
+    let mut answers = match read(queries).await {
         Ok(answers) => answers.into_iter(),
         Err(error) if error.is_retryable() || batch.len() == 1 => {
             // Whoever has given up waiting does not hear of it.
@@ -90,7 +94,7 @@ async fn read(registry: &dyn Registry, batch: Vec<Ask>) {
         // A node that may not be read is the trouble of who asked for it.
         Err(_) => {
             for ask in batch {
-                let _ = ask.answer.send(registry.read(ask.queries).await);
+                let _ = ask.answer.send(read(ask.queries).await);
             }
             return;
         }
@@ -114,7 +118,9 @@ impl Registry for Gathered {
     }
 
     fn commit<'a>(&'a self, session: u64, ops: &'a [Op]) -> BoxFuture<'a, Outcome> {
-        self.registry.commit(session, ops)
+        let failed = |outcome: &Outcome| matches!(outcome, Outcome::Unknown | Outcome::Failed(_));
+        let outcome = self.registry.commit(session, ops);
+        outcome.inspect(move |outcome| self.metrics.requests.commits.add(failed(outcome))).boxed()
     }
 
     fn create_sequential(
@@ -123,11 +129,13 @@ impl Registry for Gathered {
         parents: Vec<String>,
         prefix: String,
     ) -> BoxFuture<'_, Result<String, Error>> {
-        self.registry.create_sequential(session, parents, prefix)
+        let created = self.registry.create_sequential(session, parents, prefix);
+        created.inspect(|created| self.metrics.requests.commits.add(created.is_err())).boxed()
     }
 
     fn watch(&self, target: Target, sink: Sink) -> BoxFuture<'_, Result<Watch, Error>> {
-        self.registry.watch(target, sink)
+        let watch = self.registry.watch(target, sink);
+        watch.inspect(|watch| self.metrics.requests.watches.add(watch.is_err())).boxed()
     }
 
     fn link(&self) -> watch::Receiver<Link> {
@@ -154,12 +162,12 @@ mod tests {
     #[tokio::test]
     async fn it_keeps_the_contract() {
         let memory = Memory::new();
-        conformance::run(&|| Box::new(Gathered::new(Arc::new(memory.connect())))).await;
+        conformance::run(&|| Box::new(Gathered::new(Arc::new(memory.connect()), Arc::default()))).await;
     }
 
     #[tokio::test]
     async fn each_gets_the_answers_to_its_own_questions() {
-        let registry = Gathered::new(Arc::new(Memory::new().connect()));
+        let registry = Gathered::new(Arc::new(Memory::new().connect()), Arc::default());
         let session = conformance::session(&registry).await;
         let nodes: Vec<Op> = (0..1_000).map(|n| Op::create(format!("/n{n}"), n.to_string())).collect();
         registry.commit(session, &nodes).await;

@@ -153,7 +153,7 @@ impl Worker {
     pub(crate) fn start(registry: Arc<dyn Registry>, surroundings: Arc<Surroundings>, metrics: Arc<Metrics>) -> Worker {
         // Unbounded: watches and ended runs must never wait. What can be under way is bounded by the number of jobs.
         let (sender, receiver) = mpsc::unbounded_channel();
-        let committer = Committer::start(Arc::clone(&registry), Arc::clone(&metrics));
+        let committer = Committer::start(Arc::clone(&registry));
         let task = Task {
             registry: Arc::clone(&registry),
             surroundings,
@@ -215,7 +215,7 @@ impl Task {
         loop {
             let pause = match self.ends.len() {
                 0 => self.timers.pause(),
-                _ if self.committer.is_full() => END_LOOK.min(self.timers.pause()),
+                _ if self.committer.waiting() > 0 => END_LOOK.min(self.timers.pause()),
                 _ => Duration::ZERO,
             };
             let received = tokio::select! {
@@ -230,6 +230,7 @@ impl Task {
             self.metrics.worker_queue.store(batch.len() + messages.len() + self.ends.len(), Ordering::Relaxed);
             self.pass(&mut batch);
             self.metrics.worker_queue.store(messages.len() + self.ends.len(), Ordering::Relaxed);
+            self.metrics.commit_queue.store(self.committer.waiting(), Ordering::Relaxed);
         }
     }
 
@@ -247,7 +248,7 @@ impl Task {
             self.take_ends(job); // else a firing would seem to fall into the run that has ended
             self.input(job, Input::Woke);
         }
-        let waits = is_busy || self.committer.is_full();
+        let waits = is_busy || self.committer.waiting() > 0;
         for _ in 0..ENDS_AT_ONCE {
             let next = self.ends.pop_front_if(|(_, since)| !waits || since.elapsed() > END_WAIT);
             let Some((job, _)) = next else { break };

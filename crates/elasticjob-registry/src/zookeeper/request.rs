@@ -9,8 +9,8 @@ use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Event, EventKind, Mode, Node, Op, Reason, Refusal};
 use elasticjob_core::view::{Answer, Query};
 use zookeeper_client::{
-    AddWatchMode, CreateMode, Error as ZkError, EventType, MultiReadResult, MultiWriteError, MultiWriteResult,
-    SessionState, Stat,
+    AddWatchMode, CreateMode, CreateOptions, Error as ZkError, EventType, MultiReadResult, MultiWriteError,
+    MultiWriteResult, SessionState, Stat,
 };
 
 use super::link::{Connection, Shared};
@@ -205,31 +205,42 @@ fn reason(error: &ZkError) -> Option<Reason> {
     })
 }
 
-/// Makes the nodes that must be there. All requests are sent before the first answer is awaited, parents first, as they come: a
-/// batch that starts a hundred jobs has hundreds, and the server takes them in their order.
+/// Makes the nodes that must be there.
 async fn ensure(shared: &Shared, connection: &Connection, ops: &[Op]) -> Result<(), Outcome> {
-    let options = CreateMode::Persistent.with_acls(shared.acls());
-    let (mut places, mut created) = (Vec::new(), Vec::new());
-    for (place, op) in ops.iter().enumerate() {
-        if let Op::Ensure(path) = op {
-            places.push(place);
-            created.push(connection.client.create(path, b"", &options));
-        }
+    let nodes = ops.iter().enumerate().filter(|(_, op)| matches!(op, Op::Ensure(_)));
+    let (places, paths): (Vec<usize>, Vec<&str>) = nodes.map(|(place, op)| (place, op.path())).unzip();
+    match make(connection, &paths, &CreateMode::Persistent.with_acls(shared.acls())).await {
+        Ok(()) => Ok(()),
+        Err(NotMade::Lost(Lost::Broken)) => Err(Outcome::Failed(unreachable(shared, "the connection broke"))),
+        Err(NotMade::Refused { place, error }) => Err(match reason(&error) {
+            Some(reason) => Outcome::Refused(Refusal { op: places[place], reason }),
+            None => failed(shared, &error),
+        }),
     }
-    if created.is_empty() {
+}
+
+/// Why a node could not be made.
+enum NotMade {
+    Lost(Lost),
+    /// The first one that was refused.
+    Refused {
+        place: usize,
+        error: ZkError,
+    },
+}
+
+/// Makes nodes where they are missing. All requests are sent before the first answer is awaited, in their order, parents first: a
+/// batch that starts a hundred jobs has hundreds, and a round trip each would take seconds where the server is far away.
+async fn make(connection: &Connection, paths: &[&str], options: &CreateOptions<'_>) -> Result<(), NotMade> {
+    if paths.is_empty() {
         return Ok(());
     }
-    let answers = answered(connection, futures_util::future::join_all(created)).await;
-    let broken = |Lost::Broken| Outcome::Failed(unreachable(shared, "the connection broke"));
-    for (place, answer) in places.into_iter().zip(answers.map_err(broken)?) {
+    let created: Vec<_> = paths.iter().map(|path| connection.client.create(path, b"", options)).collect();
+    let answers = answered(connection, futures_util::future::join_all(created)).await.map_err(NotMade::Lost)?;
+    for (place, answer) in answers.into_iter().enumerate() {
         match answer {
             Ok(_) | Err(ZkError::NodeExists) => {}
-            Err(e) => {
-                return Err(match reason(&e) {
-                    Some(reason) => Outcome::Refused(Refusal { op: place, reason }),
-                    None => failed(shared, &e),
-                });
-            }
+            Err(error) => return Err(NotMade::Refused { place, error }),
         }
     }
     Ok(())
@@ -252,12 +263,11 @@ pub(super) async fn create_sequential(
             Ok((_, sequence)) => return Ok(format!("{prefix}{sequence}")),
             // The parents are containers, which the server removes when they are empty.
             Err(ZkError::NoNode) if attempt < 2 => {
-                for parent in parents {
-                    let options = CreateMode::Container.with_acls(shared.acls());
-                    match answered(&connection, connection.client.create(parent, b"", &options)).await.map_err(lost)? {
-                        Ok(_) | Err(ZkError::NodeExists) => {}
-                        Err(e) => return Err(error(shared, prefix, &e)),
-                    }
+                let parents: Vec<&str> = parents.iter().map(String::as_str).collect();
+                match make(&connection, &parents, &CreateMode::Container.with_acls(shared.acls())).await {
+                    Ok(()) => {}
+                    Err(NotMade::Lost(broken)) => return Err(lost(broken)),
+                    Err(NotMade::Refused { error: e, .. }) => return Err(error(shared, prefix, &e)),
                 }
             }
             Err(e) => return Err(error(shared, prefix, &e)),

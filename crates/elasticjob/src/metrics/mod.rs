@@ -3,8 +3,6 @@
 //!
 //! Histograms have no label for the job, so that their number does not grow with it.
 
-mod metered;
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +19,6 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::clock;
-pub(crate) use metered::Metered;
 
 /// Bounds of the histograms in seconds: the lag of a firing, and the length of a run.
 const LAG_BOUNDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
@@ -38,7 +35,7 @@ pub(crate) struct Metrics {
     pub(crate) requests: Requests,
     /// Messages that wait for the one task that owns the jobs, those that it works on included.
     pub(crate) worker_queue: AtomicUsize,
-    /// Transactions that wait for a place in a request: one more for each that is handed in.
+    /// Transactions that wait for a place in a request.
     pub(crate) commit_queue: AtomicUsize,
 }
 

@@ -1,5 +1,5 @@
-//! The transactions of jobs that fire each second, and nothing else: no machine, no watch, no code of anybody's. What a row of
-//! `firings.rs` takes beyond this is ours; the rest is the server's and the client crate's.
+//! The transactions of jobs that fire each second, and nothing else: no machine, no code of anybody's, and no watch but where one
+//! is asked for. What a row of `firings.rs` takes beyond this is ours; the rest is the server's and the client crate's.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::bail;
 use elasticjob::registry::{Link, Registry};
 use elasticjob_core::tree::Op;
-use elasticjob_registry::Outcome;
+use elasticjob_registry::{Outcome, Target};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -21,13 +21,16 @@ use crate::{Bench, clock};
 const TOGETHER: usize = 100;
 const UNDER_WAY: usize = 4;
 /// The server warms up in the first ones.
-const SECONDS: (u64, u64) = (8, 8);
+const SECONDS: (u64, u64) = (12, 12);
 /// What a ledger looks like.
 const LEDGER: &str = "due=1732060800000 by=192.0.2.2@-@1234567 session=0123456789abcdef begin=12345 at=1732060800001";
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Bare {
     jobs: usize,
+    /// Whether the server has a recursive watch, as it has below every scheduler: with a single one, wherever it is, the server
+    /// looks at each change for watches of all nodes above it.
+    watched: bool,
     /// Where it is less than the jobs, the lags rise from second to second.
     reached_per_second: f64,
     /// From the full second to the answer to the begin.
@@ -47,7 +50,7 @@ enum Todo {
 
 type Queue = Mutex<VecDeque<Todo>>;
 
-pub(crate) fn measure(bench: &Bench, jobs: usize) -> anyhow::Result<Bare> {
+pub(crate) fn measure(bench: &Bench, jobs: usize, watched: bool) -> anyhow::Result<Bare> {
     let folder = bench.folder("bare")?;
     let server = ZooKeeper::start(&folder, Sync::Memory)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -59,16 +62,18 @@ pub(crate) fn measure(bench: &Bench, jobs: usize) -> anyhow::Result<Bare> {
         }
         let first = clock::micros() / 1_000_000 + 2;
         let measured = first + SECONDS.0..first + SECONDS.0 + SECONDS.1;
+        let aside = Target::Subtree("/elsewhere".to_owned());
+        let _watch = if watched { Some(registry.watch(aside, Arc::new(|_| {})).await?) } else { None };
         let (queue, lags) = (Arc::new(Queue::default()), Arc::new(Mutex::new(Vec::new())));
         let spent = || (clock::micros(), cpu_seconds(std::process::id()), cpu_seconds(server.pid()));
         let mut before = spent();
         for second in first..measured.end {
-            if second == measured.start {
-                before = spent();
-            }
             let due = second * 1_000_000;
             let wait = Duration::from_micros(due.saturating_sub(clock::micros()));
             clock::sleep_until(clock::instant() + wait).await;
+            if second == measured.start {
+                before = spent();
+            }
             let begins = (0..jobs).step_by(TOGETHER).map(|from| Todo::Begin { from, due });
             queue.lock().extend(begins);
             let mut under_way = tokio::task::JoinSet::new();
@@ -93,6 +98,7 @@ pub(crate) fn measure(bench: &Bench, jobs: usize) -> anyhow::Result<Bare> {
         let at = |share: f64| lags.get(((lags.len() - 1) as f64 * share) as usize).copied().unwrap_or(0) as f64 / 1e3;
         Ok(Bare {
             jobs,
+            watched,
             reached_per_second: (jobs as u64 * SECONDS.1) as f64 / span.max(SECONDS.1 as f64),
             lag_p50_ms: at(0.5),
             lag_p99_ms: at(0.99),

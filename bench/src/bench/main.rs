@@ -124,8 +124,9 @@ fn single(bench: &Bench, name: &str, sides: &[Side], report: &mut Report) -> any
             for sync in [Sync::Memory, Sync::Disk] {
                 report.floor.push(floor::measure(bench, sync)?);
             }
-            for jobs in [1, 1_000, 10_000, 50_000] {
-                report.bare.push(bare::measure(bench, jobs)?);
+            let sizes = [1, 1_000, 10_000, 50_000].map(|jobs| (jobs, false));
+            for (jobs, watched) in sizes.into_iter().chain([(10_000, true), (50_000, true)]) {
+                report.bare.push(bare::measure(bench, jobs, watched)?);
             }
         }
         "churn" => report.churn = single::churn(bench)?,

@@ -15,7 +15,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   integ [ARGS]  the tests with real servers and the Java peer; ARGS go to the test runner
   rig [ARGS]    living clusters on hosts of their own under faults, judged: an hour; --mixed: two of four agents are Java's
   rig beside    what upstream is known for, done to a cluster of Java's and to one of ours: a table
-  bench [ROWS]  our workload beside Java's, as tables: all rows in about 50 minutes, or those that are named; --help
+  bench [ROWS]  our workload beside Java's, as tables: all rows in about an hour, or those that are named; --help
   tidy          the rules that no compiler checks
   fix           formats, and applies what the lints can apply
 ";

@@ -49,13 +49,13 @@ pub(crate) fn measure(bench: &Bench) -> anyhow::Result<Vec<Listed>> {
         if jobs != JOBS {
             bail!("{jobs} of {JOBS} jobs were listed");
         }
-        Ok((took, server.requests()? - before - 1))
+        Ok((took, server.requests()? - before))
     };
     let call = || -> anyhow::Result<(f64, u64)> {
         let before = server.requests()?;
         let text = said(&mut ours("list"))?;
         let took = number(text.trim(), "ms=").with_context(|| format!("no figure in: {text}"))?;
-        Ok((took as f64, server.requests()? - before - 1))
+        Ok((took as f64, server.requests()? - before))
     };
     let operations = folder.join("operations");
     std::fs::write(&operations, "list jobs-count - -\nlist jobs - -\nlist jobs - -\n")?;

@@ -34,7 +34,7 @@ const ASKED_FOR: [&str; 1] = ["trace"];
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]
 struct Arguments {
-    /// What to measure, by name; all but `trace` when none is given (about 50 minutes)
+    /// What to measure, by name; all but `trace` when none is given (about an hour)
     rows: Vec<String>,
     /// Say the names and measure nothing
     #[arg(long)]

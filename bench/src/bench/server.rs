@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -16,6 +17,8 @@ use crate::clock;
 pub(crate) struct ZooKeeper {
     process: Process,
     port: u16,
+    /// How often its counters were asked for.
+    looks: AtomicU64,
 }
 
 /// Whether a commit waits for the disk, as ZooKeeper does by default, or for the operating system only.
@@ -47,7 +50,11 @@ impl ZooKeeper {
         ]);
         command.args(["-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/*"]);
         command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(&config);
-        let server = ZooKeeper { process: Process::start(command, &folder.join("zookeeper.log")), port };
+        let server = ZooKeeper {
+            process: Process::start(command, &folder.join("zookeeper.log")),
+            port,
+            looks: AtomicU64::new(0),
+        };
         for _ in 0..600 {
             if server.says("ruok").is_ok_and(|answer| answer == "imok") {
                 return Ok(server);
@@ -81,6 +88,7 @@ impl ZooKeeper {
     /// What it counts, by its own names.
     pub(crate) fn counters(&self) -> anyhow::Result<HashMap<String, u64>> {
         let answer = self.says("mntr")?;
+        self.looks.fetch_add(1, Ordering::Relaxed);
         let pairs = answer.lines().filter_map(|line| {
             let (name, value) = line.split_once('\t')?;
             Some((name.to_owned(), value.trim().parse().ok()?))
@@ -88,8 +96,9 @@ impl ZooKeeper {
         Ok(pairs.collect())
     }
 
-    /// Packets that it has received from its clients.
+    /// Packets that it has received from its clients. The questions for this number are packets too, and taken off.
     pub(crate) fn requests(&self) -> anyhow::Result<u64> {
-        self.counters()?.get("zk_packets_received").copied().context("the server does not count packets")
+        let packets = self.counters()?.get("zk_packets_received").copied();
+        Ok(packets.context("the server does not count packets")?.saturating_sub(self.looks.load(Ordering::Relaxed)))
     }
 }

@@ -37,11 +37,10 @@ pub(crate) struct Committer {
 }
 
 impl Committer {
-    /// Starts the queue; it ends with its last handle.
-    pub(crate) fn start(registry: Arc<dyn Registry>) -> Committer {
+    /// Starts the queue; it ends with its last handle. `waiting` is where it says how many transactions wait.
+    pub(crate) fn start(registry: Arc<dyn Registry>, waiting: Arc<AtomicUsize>) -> Committer {
         // Unbounded, since a job has at most one commit under way.
         let (sender, receiver) = mpsc::unbounded_channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
         tokio::spawn(run(registry, receiver, Arc::clone(&waiting)));
         Committer { queue: sender, waiting }
     }
@@ -187,7 +186,7 @@ mod tests {
         let registry: Arc<dyn Registry> = Arc::new(Memory::new().connect());
         let session = conformance::session(&*registry).await;
         registry.commit(session, &[Op::create("/taken", "")]).await;
-        let committer = Committer::start(Arc::clone(&registry));
+        let committer = Committer::start(Arc::clone(&registry), Arc::default());
         let mut answers = Vec::new();
         for number in 0..200 {
             let (done, answer) = oneshot::channel();

@@ -88,7 +88,7 @@ impl Connection {
         self.0.surroundings.tracer.set(settings).map_err(|reason| Error::Tracing { reason })
     }
 
-    /// The registry itself, for operations.
+    /// The registry, for operations; what goes through it is counted.
     pub fn registry(&self) -> &Arc<dyn Registry> {
         &self.0.registry
     }
@@ -179,5 +179,30 @@ impl Connection {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use elasticjob_registry::memory::Memory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_dropped_without_a_close_ends_its_session() {
+        let registry: Arc<dyn Registry> = Arc::new(Memory::new().connect());
+        let left = Arc::downgrade(&registry);
+        let connection = Connection::new(registry, Plugins::default(), &NetworkPreference::default());
+        let connection = connection.expect("an address");
+        connection.registry().read(vec![Query::Node("/a".to_owned())]).await.expect("reads");
+        drop(connection);
+        let gone = async {
+            while left.strong_count() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), gone).await.expect("nobody keeps the registry");
     }
 }

@@ -1,8 +1,10 @@
-//! The registry as this process uses it: its reads travel together, and its requests are counted. When an instance comes, each job of a process reads its node; when items move, each
-//! reads its assignment: of forty jobs on a hundred instances that was four thousand requests at one moment.
+//! The registry as this process uses it: its reads travel together, and its requests are counted. When an instance comes, each
+//! job of a process reads its node; when items move, each reads its assignment: of forty jobs on a hundred instances that was
+//! four thousand requests at one moment.
 //!
 //! A read goes at once when none is under way; what comes meanwhile waits for that answer, and goes as one request. A read sees
-//! what was committed before it was asked for, as the contract says, and may see what came while it waited.
+//! what was committed before it was asked for, as the contract says, and may see what came while it waited. A list of
+//! everything, which takes many requests, goes beside, so that no job waits for it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::metrics::Metrics;
 
-/// Queries of one request; a read with more goes alone.
+/// Queries of one request; a read with more does not wait in line.
 const QUERIES_MAX: usize = 500;
 /// Requests under way at one time: beside another one only a full one goes.
 const IN_FLIGHT: usize = 4;
@@ -41,7 +43,7 @@ pub(crate) struct Gathered {
 impl Gathered {
     /// Starts the queue, which ends with this. Must be called within a tokio runtime.
     pub(crate) fn new(registry: Arc<dyn Registry>, metrics: Arc<Metrics>) -> Gathered {
-        // Unbounded, since a job has few reads under way.
+        // Unbounded, since each that asks waits for its answer.
         let (asks, waiting) = mpsc::unbounded_channel();
         tokio::spawn(run(Arc::clone(&registry), waiting, Arc::clone(&metrics)));
         Gathered { registry, asks, metrics }
@@ -83,9 +85,8 @@ fn next_batch(waiting: &mut VecDeque<Ask>, under_way: usize) -> Option<Vec<Ask>>
 }
 
 async fn answer(registry: &dyn Registry, batch: Vec<Ask>, metrics: &Metrics) {
-    let read = |queries| registry.read(queries).inspect(|answers| metrics.requests.reads.add(answers.is_err()));
     let queries: Vec<Query> = batch.iter().flat_map(|ask| ask.queries.iter().cloned()).collect();
-    let mut answers = match read(queries).await {
+    let mut answers = match read(registry, queries, metrics).await {
         Ok(answers) => answers.into_iter(),
         Err(error) if error.is_retryable() || batch.len() == 1 => {
             // Whoever has given up waiting does not hear of it.
@@ -94,7 +95,7 @@ async fn answer(registry: &dyn Registry, batch: Vec<Ask>, metrics: &Metrics) {
         // A node that may not be read is the trouble of who asked for it.
         Err(_) => {
             for ask in batch {
-                let _ = ask.answer.send(read(ask.queries).await);
+                let _ = ask.answer.send(read(registry, ask.queries, metrics).await);
             }
             return;
         }
@@ -105,13 +106,21 @@ async fn answer(registry: &dyn Registry, batch: Vec<Ask>, metrics: &Metrics) {
     }
 }
 
+async fn read(registry: &dyn Registry, queries: Vec<Query>, metrics: &Metrics) -> Answers {
+    let answers = registry.read(queries).await;
+    metrics.requests.reads.add(answers.is_err());
+    answers
+}
+
 impl Registry for Gathered {
     fn read(&self, queries: Vec<Query>) -> BoxFuture<'_, Answers> {
-        let (answer, answered) = oneshot::channel();
-        let asked = self.asks.send(Ask { queries, answer });
         async move {
+            if queries.len() > QUERIES_MAX {
+                return read(&*self.registry, queries, &self.metrics).await;
+            }
             let lost = || Error::Unreachable { registry: self.describe(), reason: "this process ends".into() };
-            asked.map_err(|_| lost())?;
+            let (answer, answered) = oneshot::channel();
+            self.asks.send(Ask { queries, answer }).map_err(|_| lost())?;
             answered.await.map_err(|_| lost())?
         }
         .boxed()
@@ -159,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn it_keeps_the_contract() {
         let memory = Memory::new();
         conformance::run(&|| Box::new(Gathered::new(Arc::new(memory.connect()), Arc::default()))).await;

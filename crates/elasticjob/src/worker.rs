@@ -153,7 +153,7 @@ impl Worker {
     pub(crate) fn start(registry: Arc<dyn Registry>, surroundings: Arc<Surroundings>, metrics: Arc<Metrics>) -> Worker {
         // Unbounded: watches and ended runs must never wait. What can be under way is bounded by the number of jobs.
         let (sender, receiver) = mpsc::unbounded_channel();
-        let committer = Committer::start(Arc::clone(&registry));
+        let committer = Committer::start(Arc::clone(&registry), Arc::clone(&metrics.commit_queue));
         let task = Task {
             registry: Arc::clone(&registry),
             surroundings,
@@ -167,7 +167,7 @@ impl Worker {
             link: Link::Down("not connected yet".into()),
             own: sender.downgrade(),
         };
-        tokio::spawn(follow_link(registry, sender.downgrade()));
+        tokio::spawn(follow_link(registry.link(), sender.downgrade()));
         tokio::spawn(task.run(receiver));
         Worker(sender)
     }
@@ -177,8 +177,7 @@ impl Worker {
     }
 }
 
-async fn follow_link(registry: Arc<dyn Registry>, worker: mpsc::WeakUnboundedSender<Message>) {
-    let mut link = registry.link();
+async fn follow_link(mut link: watch::Receiver<Link>, worker: mpsc::WeakUnboundedSender<Message>) {
     loop {
         let now = link.borrow_and_update().clone();
         let Some(worker) = worker.upgrade() else { return };
@@ -230,7 +229,6 @@ impl Task {
             self.metrics.worker_queue.store(batch.len() + messages.len() + self.ends.len(), Ordering::Relaxed);
             self.pass(&mut batch);
             self.metrics.worker_queue.store(messages.len() + self.ends.len(), Ordering::Relaxed);
-            self.metrics.commit_queue.store(self.committer.waiting(), Ordering::Relaxed);
         }
     }
 

@@ -35,8 +35,8 @@ pub(crate) struct Metrics {
     pub(crate) requests: Requests,
     /// Messages that wait for the one task that owns the jobs, those that it works on included.
     pub(crate) worker_queue: AtomicUsize,
-    /// Transactions that wait for a place in a request.
-    pub(crate) commit_queue: AtomicUsize,
+    /// Transactions that wait for a place in a request: the commit queue's own count.
+    pub(crate) commit_queue: Arc<AtomicUsize>,
 }
 
 impl Default for Metrics {
@@ -47,7 +47,7 @@ impl Default for Metrics {
             length: Histogram::new(LENGTH_BOUNDS),
             requests: Requests::default(),
             worker_queue: AtomicUsize::new(0),
-            commit_queue: AtomicUsize::new(0),
+            commit_queue: Arc::default(),
         }
     }
 }

@@ -71,6 +71,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         operation: ShardOperation,
     },
+    /// Check, save or restore the file of an embedded registry.
+    Registry {
+        #[command(subcommand)]
+        operation: RegistryOperation,
+    },
     /// Prints shell completions.
     Completions {
         /// For which shell.
@@ -230,6 +235,29 @@ pub(crate) enum ShardOperation {
     Disable(Items),
     /// Lets them run again.
     Enable(Items),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RegistryOperation {
+    /// Verify every page of FILE, also while an agent uses it.
+    Check {
+        /// Registry file.
+        file: PathBuf,
+    },
+    /// Copy FILE to COPY, also while an agent uses it.
+    Backup {
+        /// Registry file.
+        file: PathBuf,
+        /// New file.
+        copy: PathBuf,
+    },
+    /// Replace FILE by a backup; the file before is kept beside it.
+    Restore {
+        /// Registry file, which no agent uses.
+        file: PathBuf,
+        /// Backup.
+        copy: PathBuf,
+    },
 }
 
 /// Items of a job.

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Args, Command};
+use elasticjob::registry::embedded;
 
 /// Why a command did not do its work.
 #[derive(Debug)]
@@ -38,6 +39,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 /// Runs the command of the process's arguments.
 pub fn main() -> ExitCode {
     let args = Args::parse();
+    keep_damage_quiet();
     let runs_jobs = matches!(args.command, Command::Up { .. } | Command::Agent { .. });
     let _log = log::start(args.log_format, args.verbose, runs_jobs);
     match run(args) {
@@ -51,6 +53,16 @@ pub fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// The thread of the registry file reports a panic of the database as damage of that file, so its stack trace says nothing more.
+fn keep_damage_quiet() {
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().name() != Some(embedded::WRITER_THREAD) {
+            default(panic);
+        }
+    }));
 }
 
 /// The faults of an agent's file, each with its line and column, as `elasticjob check` tells them; none when it has none.
@@ -74,6 +86,7 @@ fn run(args: Args) -> Result<(), Failure> {
         Command::Job { operation } => operate::job(&operation, args.registry.as_deref(), args.output),
         Command::Server { operation } => operate::server(&operation, args.registry.as_deref(), args.output),
         Command::Shard { operation } => operate::shard(&operation, args.registry.as_deref(), args.output),
+        Command::Registry { operation } => operate::registry(&operation),
         Command::Completions { shell } => {
             let mut command = <Args as clap::CommandFactory>::command();
             let mut text = Vec::new();

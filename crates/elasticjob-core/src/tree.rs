@@ -266,6 +266,16 @@ impl Tree {
         self.last_session = self.last_session.max(last);
     }
 
+    /// Makes the transaction numbers continue above `last`: a restarted store must not issue a number again.
+    pub fn raise_zxid(&mut self, last: i64) {
+        self.zxid = self.zxid.max(last);
+    }
+
+    /// The id of the session that was opened last.
+    pub fn last_session(&self) -> u64 {
+        self.last_session
+    }
+
     /// The number of the last transaction.
     pub fn zxid(&self) -> i64 {
         self.zxid

@@ -55,6 +55,24 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// The file of an embedded registry does not exist.
+    #[error("the embedded registry {} does not exist: start an agent there, or name another file", path.display())]
+    Absent {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file of an embedded registry fails its checksums, or what it holds cannot be decoded.
+    #[error(
+        "the embedded registry {0} is damaged: {reason}; restore a backup with `elasticjob registry restore {0} BACKUP`, \
+         or move the file away to start with an empty registry",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
     /// The file of an embedded registry cannot be used.
     #[error("the embedded registry {}: {reason}", path.display())]
     File {
@@ -83,7 +101,26 @@ impl Error {
             | Error::Address { .. }
             | Error::Setting { .. }
             | Error::InUse { .. }
+            | Error::Absent { .. }
+            | Error::Damaged { .. }
             | Error::File { .. } => false,
+        }
+    }
+
+    /// The cause alone, without what it happened to.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Error::Unreachable { reason, .. } | Error::File { reason, .. } | Error::Protocol { reason, .. } => {
+                reason.clone()
+            }
+            Error::Damaged { reason, .. } => format!("it is damaged: {reason}"),
+            Error::InUse { .. } => "another process has taken it".to_owned(),
+            Error::TimedOut { .. }
+            | Error::Missing { .. }
+            | Error::Denied { .. }
+            | Error::Address { .. }
+            | Error::Setting { .. }
+            | Error::Absent { .. } => self.to_string(),
         }
     }
 }

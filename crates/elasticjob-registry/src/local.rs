@@ -1,7 +1,7 @@
 //! A tree in this process with its watches: the memory registry as it is, and the embedded one with a file behind it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use elasticjob_core::path;
@@ -12,12 +12,20 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
+use crate::embedded::Inspection;
 use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch, clock};
 
 /// What a store does with the nodes that a commit has changed, before the commit is answered.
 pub(crate) trait Keeper: Send + Sync + std::fmt::Debug {
-    /// Keeps these nodes; `None` for deleted ones. Calls back when they are safe. Must not wait.
-    fn keep(&self, changes: Vec<(String, Option<Node>)>, done: oneshot::Sender<Result<(), String>>);
+    /// Names the store to notify when the keeper fails and when it works again.
+    fn attach(&self, store: Weak<Store>);
+
+    /// Keeps these nodes, `None` for deleted ones, and the number of their transaction. Calls back when they are durable. Must
+    /// not wait.
+    fn keep(&self, changes: Vec<(String, Option<Node>)>, zxid: i64, done: oneshot::Sender<Result<(), String>>);
+
+    /// Checks or copies what it holds, after everything that was given to it before.
+    fn inspect(&self, what: Inspection) -> oneshot::Receiver<Result<String, String>>;
 
     /// Keeps what was given to it, gives free what it holds, and tells when it did. Nothing is kept after that.
     fn close(&self) -> oneshot::Receiver<()>;
@@ -32,6 +40,10 @@ pub(crate) struct Store {
     state: Mutex<State>,
     keeper: Option<Box<dyn Keeper>>,
     description: String,
+    /// Why every commit fails, in a store that was opened for reading.
+    read_only: Option<Error>,
+    /// Why nothing can be kept at the moment.
+    failure: watch::Sender<Option<String>>,
 }
 
 #[derive(Default)]
@@ -39,6 +51,8 @@ struct State {
     tree: Tree,
     watches: HashMap<String, Vec<(u64, Target, Sink)>>,
     last_watch: u64,
+    /// The connections of this process, which get a new session when the store works again.
+    connections: Vec<Weak<Session>>,
 }
 
 impl std::fmt::Debug for State {
@@ -49,12 +63,71 @@ impl std::fmt::Debug for State {
 
 impl Store {
     pub(crate) fn new(tree: Tree, keeper: Option<Box<dyn Keeper>>, description: String) -> Arc<Store> {
-        let state = State { tree, ..State::default() };
-        Arc::new(Store { state: Mutex::new(state), keeper, description })
+        let store = Arc::new(Store::with(tree, keeper, description, None));
+        if let Some(keeper) = &store.keeper {
+            keeper.attach(Arc::downgrade(&store));
+        }
+        store
+    }
+
+    /// A store that can only be read, for that reason.
+    pub(crate) fn read_only(tree: Tree, description: String, reason: Error) -> Arc<Store> {
+        Arc::new(Store::with(tree, None, description, Some(reason)))
+    }
+
+    fn with(tree: Tree, keeper: Option<Box<dyn Keeper>>, description: String, read_only: Option<Error>) -> Store {
+        let state = Mutex::new(State { tree, ..State::default() });
+        Store { state, keeper, description, read_only, failure: watch::Sender::new(None) }
     }
 
     pub(crate) fn open_session(&self) -> u64 {
         self.state.lock().tree.open_session()
+    }
+
+    /// Why nothing can be kept at the moment, and every change of that.
+    pub(crate) fn failure(&self) -> watch::Receiver<Option<String>> {
+        self.failure.subscribe()
+    }
+
+    /// Called by the keeper when it could not keep a change: the tree has what the file has not. All sessions end, and nothing
+    /// is answered until [`Store::recover`].
+    pub(crate) fn fail(&self, reason: &str) {
+        let mut state = self.state.lock();
+        self.failure.send_replace(Some(reason.to_owned()));
+        state.watches.clear();
+        state.connections.retain(|connection| connection.strong_count() > 0);
+        for session in state.connections.iter().filter_map(Weak::upgrade) {
+            session.lose(reason);
+        }
+    }
+
+    /// Called by the keeper when it works again, with the tree that it holds.
+    pub(crate) fn recover(&self, mut tree: Tree) {
+        let mut state = self.state.lock();
+        tree.raise_zxid(state.tree.zxid());
+        tree.raise_sessions(state.tree.last_session());
+        state.tree = tree;
+        self.failure.send_replace(None);
+        let sessions: Vec<Arc<Session>> = state.connections.iter().filter_map(Weak::upgrade).collect();
+        for session in sessions {
+            session.renew(&mut state.tree);
+        }
+    }
+
+    /// Checks or copies what the keeper holds.
+    pub(crate) async fn inspect(&self, what: Inspection) -> Result<String, String> {
+        match &self.keeper {
+            Some(keeper) => keeper.inspect(what).await.unwrap_or_else(|_| Err("the writer has ended".to_owned())),
+            None => Err("this registry has no file".to_owned()),
+        }
+    }
+
+    /// Returns an error while the store cannot answer.
+    fn sound(&self) -> Result<(), Error> {
+        match &*self.failure.borrow() {
+            Some(reason) => Err(Error::Unreachable { registry: self.description.clone(), reason: reason.clone() }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn close_session(&self, session: u64) {
@@ -70,25 +143,33 @@ impl Store {
         }
     }
 
-    pub(crate) fn read(&self, queries: Vec<Query>) -> Vec<Answer> {
+    pub(crate) fn read(&self, queries: Vec<Query>) -> Result<Vec<Answer>, Error> {
         let state = self.state.lock();
+        self.sound()?;
         let answer = |query| match query {
             Query::Node(path) => Answer::Node(state.tree.get(&path).cloned()),
             Query::Children(path) => Answer::Children(state.tree.children(&path)),
         };
-        queries.into_iter().map(answer).collect()
+        Ok(queries.into_iter().map(answer).collect())
     }
 
     pub(crate) async fn commit(&self, session: u64, ops: &[Op]) -> Outcome {
         let kept = {
             let mut state = self.state.lock();
+            if let Some(error) = self.read_only.clone().or(self.sound().err()) {
+                return Outcome::Failed(error);
+            }
             if !state.tree.has_session(session) {
                 return Outcome::Failed(self.closed());
             }
             let passing = self.passing(&state.tree, ops);
             match state.tree.commit(session, ops, clock::now()) {
                 Ok((zxid, events)) => {
-                    let kept = self.keep(&state.tree, &events, &passing);
+                    // What changes nothing speaks of what others wrote: it is answered when that is durable.
+                    let kept = match events.is_empty() {
+                        true => self.barrier(),
+                        false => self.keep(&state.tree, &events, &passing, zxid),
+                    };
                     state.tell(&events);
                     kept.map(|k| (zxid, k)).ok_or(zxid)
                 }
@@ -99,7 +180,7 @@ impl Store {
             Err(zxid) => Outcome::Committed { zxid },
             Ok((zxid, kept)) => match kept.await {
                 Ok(Ok(())) => Outcome::Committed { zxid },
-                // It stands in the tree, but not in the file.
+                // The tree had it; the disk may have it or not.
                 Ok(Err(_)) | Err(_) => Outcome::Unknown,
             },
         }
@@ -116,6 +197,7 @@ impl Store {
         tree: &Tree,
         events: &[Event],
         passing: &HashSet<&str>,
+        zxid: i64,
     ) -> Option<oneshot::Receiver<Result<(), String>>> {
         let keeper = self.keeper.as_ref()?;
         let changed = events.iter().filter(|e| e.kind != EventKind::Children);
@@ -128,8 +210,26 @@ impl Store {
             return None;
         }
         let (done, kept) = oneshot::channel();
-        keeper.keep(changes, done);
+        keeper.keep(changes, zxid, done);
         Some(kept)
+    }
+
+    /// Ends when everything that was committed before is durable.
+    fn barrier(&self) -> Option<oneshot::Receiver<Result<(), String>>> {
+        let keeper = self.keeper.as_ref()?;
+        let (done, kept) = oneshot::channel();
+        keeper.keep(Vec::new(), 0, done);
+        Some(kept)
+    }
+
+    /// Reads for another process: it learns nothing that is not durable.
+    pub(crate) async fn read_durable(&self, queries: Vec<Query>) -> Result<Vec<Answer>, Error> {
+        let answers = self.read(queries)?;
+        if let Some(kept) = self.barrier() {
+            let _ = kept.await; // a failure shows in the state of the store
+            self.sound()?;
+        }
+        Ok(answers)
     }
 
     pub(crate) async fn create_sequential(
@@ -146,6 +246,7 @@ impl Store {
             Outcome::Unknown => return Err(self.closed()),
         }
         let mut state = self.state.lock();
+        self.sound()?;
         match state.tree.create_sequential(session, prefix, clock::now()) {
             Ok((path, events)) => {
                 state.tell(&events);
@@ -215,51 +316,88 @@ fn parent_of(at: &str) -> Option<&str> {
 /// Something that ends with a connection.
 pub(crate) trait Company: Send + Sync + std::fmt::Debug {}
 
+/// The session of a connection, and its link.
+#[derive(Debug)]
+struct Session {
+    id: Mutex<u64>,
+    link: watch::Sender<Link>,
+    epoch: Mutex<u64>,
+}
+
+impl Session {
+    fn lose(&self, reason: &str) {
+        self.link.send_if_modified(|link| {
+            let open = *link != Link::Closed;
+            if open {
+                *link = Link::Down(reason.to_owned());
+            }
+            open
+        });
+    }
+
+    /// Opens a session in that tree. A connection that was closed stays closed.
+    fn renew(&self, tree: &mut Tree) {
+        let session = tree.open_session();
+        let mut epoch = self.epoch.lock();
+        let is_open = self.link.send_if_modified(|link| {
+            let open = *link != Link::Closed;
+            if open {
+                *epoch += 1;
+                *link = Link::Up { session, timeout: SESSION_TIMEOUT, epoch: *epoch };
+            }
+            open
+        });
+        if is_open {
+            *self.id.lock() = session;
+        } else {
+            tree.close_session(session);
+        }
+    }
+}
+
 /// One connection to a tree in this process. Its session ends when it is closed or dropped.
 #[derive(Debug)]
 pub struct Connection {
     store: Arc<Store>,
     /// What ends with the connection: the socket of an embedded registry.
     company: Mutex<Option<Box<dyn Company>>>,
-    session: Mutex<u64>,
-    link: watch::Sender<Link>,
-    epoch: Mutex<u64>,
+    session: Arc<Session>,
 }
 
 impl Connection {
     pub(crate) fn new(store: Arc<Store>, company: Option<Box<dyn Company>>) -> Connection {
-        let session = store.open_session();
-        let link = Link::Up { session, timeout: SESSION_TIMEOUT, epoch: 1 };
-        Connection {
-            store,
-            company: Mutex::new(company),
-            session: Mutex::new(session),
-            link: watch::Sender::new(link),
-            epoch: Mutex::new(1),
+        let link = watch::Sender::new(Link::Down("not connected yet".to_owned()));
+        let session = Arc::new(Session { id: Mutex::new(0), link, epoch: Mutex::new(0) });
+        {
+            let mut state = store.state.lock();
+            state.connections.retain(|connection| connection.strong_count() > 0);
+            state.connections.push(Arc::downgrade(&session));
+            match store.sound() {
+                Ok(()) => session.renew(&mut state.tree),
+                Err(error) => session.lose(&error.reason()),
+            }
         }
+        Connection { store, company: Mutex::new(company), session }
     }
 
     /// Ends the session as a long cut of the link would, and begins another one: for tests.
     pub fn expire(&self) {
-        self.link.send_replace(Link::Down("the session was ended by a test".into()));
-        self.store.close_session(*self.session.lock());
-        let session = self.store.open_session();
-        *self.session.lock() = session;
-        let mut epoch = self.epoch.lock();
-        *epoch += 1;
-        self.link.send_replace(Link::Up { session, timeout: SESSION_TIMEOUT, epoch: *epoch });
+        self.session.lose("the session was ended by a test");
+        self.store.close_session(*self.session.id.lock());
+        let mut state = self.store.state.lock();
+        self.session.renew(&mut state.tree);
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.store.close_session(*self.session.lock());
+        self.store.close_session(*self.session.id.lock());
     }
 }
 
 impl Registry for Connection {
     fn read(&self, queries: Vec<Query>) -> BoxFuture<'_, Result<Vec<Answer>, Error>> {
-        async move { Ok(self.store.read(queries)) }.boxed()
+        async move { self.store.read(queries) }.boxed()
     }
 
     fn commit<'a>(&'a self, session: u64, ops: &'a [Op]) -> BoxFuture<'a, Outcome> {
@@ -276,17 +414,21 @@ impl Registry for Connection {
     }
 
     fn watch(&self, target: Target, sink: Sink) -> BoxFuture<'_, Result<Watch, Error>> {
-        async move { Ok(self.store.watch(target, sink)) }.boxed()
+        async move {
+            self.store.sound()?;
+            Ok(self.store.watch(target, sink))
+        }
+        .boxed()
     }
 
     fn link(&self) -> watch::Receiver<Link> {
-        self.link.subscribe()
+        self.session.link.subscribe()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
         async move {
-            self.store.close_session(*self.session.lock());
-            self.link.send_replace(Link::Closed);
+            self.session.link.send_replace(Link::Closed);
+            self.store.close_session(*self.session.id.lock());
             let company = self.company.lock().take();
             drop(company);
             self.store.close().await;

@@ -139,5 +139,79 @@ async fn a_file_that_is_no_registry_is_refused_and_not_touched() {
     assert!(error.contains("not a registry file"), "{error}");
     assert_eq!(std::fs::read_to_string(&path).expect("reads"), "my notes\n");
     let error = embedded::attach(&folder.path().join("none.db")).await.expect_err("refused").to_string();
-    assert!(error.contains("there is no such file"), "{error}");
+    assert!(error.contains("none.db does not exist"), "{error}");
+}
+
+#[tokio::test]
+async fn an_empty_file_is_not_taken_for_a_registry() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("registry.db");
+    std::fs::write(&path, "").expect("writes");
+    for error in [embedded::open(&path).map(drop), embedded::check(&path).await.map(drop)] {
+        let error = error.expect_err("refused").to_string();
+        assert!(error.contains("it is empty, so it is not a registry file; delete it"), "{error}");
+    }
+    assert_eq!(std::fs::metadata(&path).expect("a file").len(), 0);
+}
+
+#[tokio::test]
+async fn a_new_registry_appears_whole_private_and_leaves_nothing_beside_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("registry.db");
+    let registry = embedded::open(&path).expect("opens");
+    let mode = std::fs::metadata(&path).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    registry.close().await;
+    let names: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").flatten().map(|e| e.file_name()).collect();
+    assert_eq!(names, ["registry.db"]);
+}
+
+/// Commits a write of `/a` and returns its number.
+async fn token(registry: &dyn Registry) -> i64 {
+    let session = conformance::session(registry).await;
+    let outcome =
+        registry.commit(session, &[Op::Ensure("/a".into()), Op::Ensure("/a/b".into()), Op::set("/a", "x")]).await;
+    let Outcome::Committed { zxid } = outcome else { panic!("{outcome:?}") };
+    zxid
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_is_taken_while_jobs_run_and_a_restore_keeps_tokens_rising() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, copy) = (folder.path().join("registry.db"), folder.path().join("copy.db"));
+    let holder = embedded::open(&path).expect("opens");
+    token(&holder).await;
+    assert!(embedded::check(&path).await.expect("sound").contains("no damage"));
+    assert!(embedded::backup(&path, &copy).await.expect("a backup").starts_with("wrote 2 nodes to "));
+    let error = embedded::backup(&path, &copy).await.expect_err("it exists").to_string();
+    assert!(error.contains("copy.db: cannot create it"), "{error}");
+    let error = embedded::restore(&path, &copy).expect_err("a process holds it");
+    assert_eq!(error, Error::InUse { path: path.clone() });
+    let session = conformance::session(&holder).await;
+    holder.commit(session, &[Op::create("/b", "")]).await;
+    let mut last = token(&holder).await;
+    holder.close().await;
+    // Closed, damaged, and missing.
+    for round in 1..=3 {
+        let said = embedded::restore(&path, &copy).expect("restores");
+        assert!(said.starts_with("restored 2 nodes from "), "{said}");
+        assert_eq!(said.contains(&format!("before-restore-{round}")), round < 3, "{said}");
+        let registry = embedded::open(&path).expect("opens");
+        let answers = registry.read(vec![Query::Node("/a".into()), Query::Node("/b".into())]).await.expect("reads");
+        assert!(answers[0].node().is_some() && answers[1].node().is_none(), "the state of the backup");
+        let next = token(&registry).await;
+        assert!(next > last, "{next} after {last}");
+        last = if round == 1 { next } else { last };
+        registry.close().await;
+        match round {
+            1 => std::fs::write(&path, "damaged").expect("writes"),
+            _ => std::fs::remove_file(&path).expect("deletes"),
+        }
+    }
+    let error = embedded::restore(&path, &folder.path().join("none")).expect_err("no backup").to_string();
+    assert!(error.contains("cannot read it"), "{error}");
+    std::fs::write(&copy, vec![7; 100_000]).expect("writes");
+    let error = embedded::restore(&path, &copy).expect_err("no registry").to_string();
+    assert!(error.contains("copy.db"), "{error}");
+    assert!(!path.exists(), "nothing was changed");
 }

@@ -6,6 +6,7 @@ mod conformance;
 mod counts;
 mod crashes;
 mod damage;
+mod disk;
 mod explain;
 mod handlers;
 mod judged;

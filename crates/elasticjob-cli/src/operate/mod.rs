@@ -3,6 +3,7 @@
 mod apply;
 mod history;
 mod jobs;
+mod registry;
 mod servers;
 mod shards;
 mod watch;
@@ -65,6 +66,8 @@ pub(crate) fn shard(operation: &ShardOperation, registry: Option<&str>, format: 
 
 /// A registry, or why it cannot be used.
 type Attached = Result<Arc<dyn Registry>, Error>;
+
+pub(crate) use registry::run as registry;
 
 /// Attaches to the registry, lets `work` have it, and closes it, also when Ctrl-C comes.
 fn run(address: Option<&str>, work: impl AsyncFnOnce(Attached) -> Result<(), Failure>) -> Result<(), Failure> {

@@ -1,133 +1,450 @@
-//! The file: a redb table from paths to nodes. One thread writes; what comes in while it writes goes with the next
-//! transaction, so that many jobs share one sync of the disk.
+//! The database file: a redb table from paths to nodes. One thread writes; the changes that arrive during a write go into the
+//! next transaction, so that many jobs share one sync of the disk.
+//!
+//! If a write fails, the thread first tells the store, which ends all sessions, and then refuses the changes. It opens the
+//! database again every [`REOPEN_PAUSE`] until that succeeds. The tree is then read from the file, so that memory never holds
+//! what the disk does not.
 
-use std::path::Path;
-use std::sync::mpsc;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Node, Tree};
-use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use tokio::sync::oneshot;
 
 use crate::Error;
-use crate::local::Keeper;
+use crate::clock;
+use crate::local::{Keeper, Store};
 
 const NODES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("nodes");
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
-/// How often the file was opened: session ids of different lives must differ.
+/// Number of times that the file was opened: session ids of different lives must differ.
 const LIVES: &str = "lives";
+/// Number of the last stored transaction: fencing tokens never decrease, also after their nodes were deleted.
+const LAST_ZXID: &str = "zxid";
 /// Registries are kilobytes; redb would take a gigabyte where it may.
 const CACHE_BYTES: usize = 8 * 1024 * 1024;
-/// Changes that go into one transaction at the most.
+/// Maximum number of changes in one transaction.
 const BATCH_MAX: usize = 4_096;
+/// Pause between two attempts to open a database again whose write failed.
+pub(super) const REOPEN_PAUSE: Duration = Duration::from_secs(1);
+/// Name of the writing thread. Panics in it are caught and become errors.
+pub(crate) const THREAD: &str = "elasticjob-file";
+
+/// Opens the storage below the database, as often as needed.
+type Storages = Box<dyn Fn() -> Box<dyn StorageBackend> + Send>;
 
 enum Task {
     Keep(Change),
+    Inspect(Inspection, oneshot::Sender<Result<String, String>>),
     Close(oneshot::Sender<()>),
+}
+
+/// What an operator asks of a registry file that a process holds.
+#[derive(Clone, Debug)]
+pub(crate) enum Inspection {
+    /// Verify the checksum of every page and decode every node.
+    Check,
+    /// Write a copy to this new file.
+    Backup(PathBuf),
 }
 
 struct Change {
     nodes: Vec<(String, Option<Node>)>,
+    zxid: i64,
     done: oneshot::Sender<Result<(), String>>,
 }
 
-/// Hands changes to the writing thread, which ends with it.
-#[derive(Debug)]
-pub(super) struct File {
+/// Hands changes to the writing thread, which ends with this value.
+pub(super) struct Writer {
     tasks: mpsc::Sender<Task>,
+    store: Arc<OnceLock<Weak<Store>>>,
 }
 
-impl Keeper for File {
-    fn keep(&self, nodes: Vec<(String, Option<Node>)>, done: oneshot::Sender<Result<(), String>>) {
-        if let Err(mpsc::SendError(Task::Keep(change))) = self.tasks.send(Task::Keep(Change { nodes, done })) {
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Writer")
+    }
+}
+
+impl Keeper for Writer {
+    fn attach(&self, store: Weak<Store>) {
+        let _ = self.store.set(store); // a writer belongs to one store
+    }
+
+    fn keep(&self, nodes: Vec<(String, Option<Node>)>, zxid: i64, done: oneshot::Sender<Result<(), String>>) {
+        if let Err(mpsc::SendError(Task::Keep(change))) = self.tasks.send(Task::Keep(Change { nodes, zxid, done })) {
             let _ = change.done.send(Err("the writer has ended".into()));
         }
     }
 
+    fn inspect(&self, what: Inspection) -> oneshot::Receiver<Result<String, String>> {
+        let (done, inspected) = oneshot::channel();
+        let _ = self.tasks.send(Task::Inspect(what, done)); // if the writer has ended, the receiver gets an error
+        inspected
+    }
+
     fn close(&self) -> oneshot::Receiver<()> {
         let (done, closed) = oneshot::channel();
-        let _ = self.tasks.send(Task::Close(done)); // where the writer has ended, dropping it tells so
+        let _ = self.tasks.send(Task::Close(done)); // if the writer has ended, the receiver gets an error
         closed
     }
 }
 
-pub(super) fn open(path: &Path) -> Result<(Tree, File), Error> {
-    let failed = |reason: String| Error::File { path: path.to_owned(), reason };
-    if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|e| failed(format!("its folder cannot be made: {e}")))?;
-    }
-    let database = Builder::new().set_cache_size(CACHE_BYTES).create(path).map_err(|error| match error {
-        DatabaseError::DatabaseAlreadyOpen => Error::InUse { path: path.to_owned() },
-        error => failed(format!("not a registry file, or not readable: {error}")),
-    })?;
-    let tree = load(&database).map_err(|e| failed(e.to_string()))?;
+/// Starts the writing thread on that storage and returns the tree that the file holds. `pause` is the time between two attempts
+/// to open the database again, usually [`REOPEN_PAUSE`].
+///
+/// # Errors
+///
+/// [`Error::Damaged`] if the file fails its checksums, [`Error::File`] if it is no registry file or cannot be written.
+pub(super) fn start(path: &Path, storages: Storages, pause: Duration) -> Result<(Tree, Writer), Error> {
     let (tasks, incoming) = mpsc::channel();
-    let owned = path.to_owned();
+    let (opened, first) = mpsc::channel();
+    let store = Arc::new(OnceLock::new());
+    let file = OpenFile { path: path.to_owned(), storages, pause, store: Arc::clone(&store) };
+    // The database is opened in its thread too: what it does with a damaged file stays there.
     std::thread::Builder::new()
-        .name("elasticjob-file".into())
-        .spawn(move || {
-            let closing = write(&database, &incoming, &owned);
-            drop(database);
-            if let Some(done) = closing {
-                let _ = done.send(());
+        .name(THREAD.into())
+        .spawn(move || match file.open() {
+            Ok((database, tree)) => {
+                drop(opened.send(Ok(tree)));
+                drop(opened);
+                let closing = file.write_until_closed(database, &incoming);
+                drop(file);
+                if let Some(done) = closing {
+                    let _ = done.send(());
+                }
             }
+            Err(error) => drop(opened.send(Err(error))),
         })
-        .map_err(|e| failed(format!("its thread cannot be started: {e}")))?;
-    Ok((tree, File { tasks }))
+        .map_err(|e| Error::File { path: path.to_owned(), reason: format!("cannot start its thread: {e}") })?;
+    let ended = |_| Error::Damaged { path: path.to_owned(), reason: "its thread ended unexpectedly".into() };
+    let tree = first.recv().map_err(ended)??;
+    Ok((tree, Writer { tasks, store }))
 }
 
-fn load(database: &Database) -> Result<Tree, redb::Error> {
+struct OpenFile {
+    path: PathBuf,
+    storages: Storages,
+    pause: Duration,
+    store: Arc<OnceLock<Weak<Store>>>,
+}
+
+impl OpenFile {
+    fn open(&self) -> Result<(Database, Tree), Error> {
+        guarded(&self.path, || {
+            let database = builder().create_with_backend(Boxed((self.storages)()))?;
+            let tree = load(&database)?;
+            Ok((database, tree))
+        })
+    }
+
+    /// Writes until it is asked to close or its [`Writer`] is dropped; returns the channel that waits for the close.
+    fn write_until_closed(
+        &self,
+        mut database: Database,
+        incoming: &mpsc::Receiver<Task>,
+    ) -> Option<oneshot::Sender<()>> {
+        while let Ok(first) = incoming.recv() {
+            let Batch { changes, inspections, closing } = Batch::collect(first, incoming);
+            let written = guarded(&self.path, || write_batch(&database, &changes));
+            let failure = written.err().map(|error| self.failed(&error));
+            for change in changes {
+                let _ = change.done.send(failure.clone().map_or(Ok(()), Err));
+            }
+            for (what, done) in inspections {
+                let _ = done.send(match &failure {
+                    None => self.inspect(&mut database, &what),
+                    Some(reason) => Err(reason.clone()),
+                });
+            }
+            if closing.is_some() {
+                return closing;
+            }
+            if let Some(reason) = failure {
+                drop(database); // a database whose write failed accepts no further one
+                database = match self.reopen(incoming, reason) {
+                    Ok(reopened) => reopened,
+                    Err(closing) => return closing,
+                };
+            }
+        }
+        None
+    }
+
+    /// Reports a failed write: the store ends its sessions before any change is refused.
+    fn failed(&self, error: &Error) -> String {
+        let reason = error.reason();
+        tracing::error!(
+            "cannot write the embedded registry {}: {reason}; no job starts until it can be written again",
+            self.path.display()
+        );
+        if let Some(store) = self.store.get().and_then(Weak::upgrade) {
+            store.fail(&reason);
+        }
+        reason
+    }
+
+    /// Opens the database again, as often as needed, and gives the store its tree. Refuses every change that arrives before.
+    fn reopen(
+        &self,
+        incoming: &mpsc::Receiver<Task>,
+        mut reason: String,
+    ) -> Result<Database, Option<oneshot::Sender<()>>> {
+        let mut again = clock::instant() + self.pause;
+        loop {
+            match incoming.recv_timeout(again.saturating_duration_since(clock::instant())) {
+                Ok(Task::Keep(change)) => drop(change.done.send(Err(reason.clone()))),
+                Ok(Task::Inspect(_, done)) => drop(done.send(Err(reason.clone()))),
+                Ok(Task::Close(done)) => return Err(Some(done)),
+                Err(RecvTimeoutError::Disconnected) => return Err(None),
+                Err(RecvTimeoutError::Timeout) => match self.open() {
+                    Ok((database, tree)) => {
+                        tracing::info!("the embedded registry {} can be written again", self.path.display());
+                        if let Some(store) = self.store.get().and_then(Weak::upgrade) {
+                            store.recover(tree);
+                        }
+                        return Ok(database);
+                    }
+                    Err(error) => {
+                        let now = error.reason();
+                        if now != reason {
+                            tracing::error!("cannot reopen the embedded registry {}: {now}", self.path.display());
+                            reason = now;
+                        }
+                        again = clock::instant() + self.pause;
+                    }
+                },
+            }
+        }
+    }
+
+    fn inspect(&self, database: &mut Database, what: &Inspection) -> Result<String, String> {
+        match what {
+            Inspection::Check => guarded(&self.path, || check(database)).map(|found| found.to_string()),
+            Inspection::Backup(to) => guarded(&self.path, || Contents::read(database))
+                .and_then(|contents| super::maintain::write(&contents, to)),
+        }
+        .map_err(|error| error.to_string())
+    }
+}
+
+/// The changes and requests that are handled in one pass.
+struct Batch {
+    changes: Vec<Change>,
+    inspections: Vec<(Inspection, oneshot::Sender<Result<String, String>>)>,
+    closing: Option<oneshot::Sender<()>>,
+}
+
+impl Batch {
+    fn collect(first: Task, incoming: &mpsc::Receiver<Task>) -> Batch {
+        let mut batch = Batch { changes: Vec::new(), inspections: Vec::new(), closing: None };
+        let mut next = Some(first);
+        while let Some(task) = next {
+            match task {
+                Task::Keep(change) => batch.changes.push(change),
+                Task::Inspect(what, done) => batch.inspections.push((what, done)),
+                Task::Close(done) => batch.closing = Some(done),
+            }
+            let has_room = batch.closing.is_none() && batch.changes.len() < BATCH_MAX;
+            next = if has_room { incoming.try_recv().ok() } else { None };
+        }
+        batch
+    }
+}
+
+/// What a failed step of the database means.
+enum Fault {
+    Redb(redb::Error),
+    Decoding(String),
+}
+
+impl<E: Into<redb::Error>> From<E> for Fault {
+    fn from(error: E) -> Fault {
+        Fault::Redb(error.into())
+    }
+}
+
+/// Runs a step on the database. redb panics on some damaged files; that is reported as damage too.
+fn guarded<T>(path: &Path, step: impl FnOnce() -> Result<T, Fault>) -> Result<T, Error> {
+    let path = path.to_owned();
+    let done = match catch_unwind(AssertUnwindSafe(step)) {
+        Ok(done) => done,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|t| (*t).to_owned()));
+            let line = text.unwrap_or_default().lines().next().unwrap_or_default().to_owned();
+            return Err(Error::Damaged { path, reason: line });
+        }
+    };
+    done.map_err(|fault| match fault {
+        Fault::Decoding(reason) | Fault::Redb(redb::Error::Corrupted(reason)) => Error::Damaged { path, reason },
+        Fault::Redb(redb::Error::DatabaseAlreadyOpen) => Error::InUse { path },
+        Fault::Redb(redb::Error::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
+            Error::File { path, reason: format!("not a registry file: {error}") }
+        }
+        Fault::Redb(redb::Error::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            Error::Damaged { path, reason: format!("it is cut off: {error}") }
+        }
+        Fault::Redb(redb::Error::Io(error)) => Error::File { path, reason: error.to_string() },
+        Fault::Redb(error) => Error::File { path, reason: error.to_string() },
+    })
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(true);
+    builder
+}
+
+/// redb takes a backend by its type.
+#[derive(Debug)]
+struct Boxed(Box<dyn StorageBackend>);
+
+impl StorageBackend for Boxed {
+    fn len(&self) -> std::io::Result<u64> {
+        self.0.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.0.read(offset, out)
+    }
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.0.set_len(len)
+    }
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.0.sync_data()
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.0.write(offset, data)
+    }
+}
+
+/// What a registry file holds.
+pub(super) struct Contents {
+    pub(super) nodes: Vec<(String, Node)>,
+    pub(super) lives: u64,
+    pub(super) zxid: u64,
+}
+
+impl Contents {
+    fn read(database: &impl ReadableDatabase) -> Result<Contents, Fault> {
+        let transaction = database.begin_read()?;
+        let mut nodes = Vec::new();
+        for entry in transaction.open_table(NODES)?.iter()? {
+            let (path, data) = entry?;
+            let path = path.value();
+            let node = decode(data.value()).ok_or_else(|| Fault::Decoding(format!("node `{path}` is too short")))?;
+            nodes.push((path.to_owned(), node));
+        }
+        let counters = transaction.open_table(COUNTERS)?;
+        let counter = |name: &str| Ok::<u64, Fault>(counters.get(name)?.map(|c| c.value()).unwrap_or_default());
+        Ok(Contents { nodes, lives: counter(LIVES)?, zxid: counter(LAST_ZXID)? })
+    }
+
+    /// The tree, with session ids of this life.
+    pub(super) fn into_tree(self) -> Tree {
+        let mut tree = Tree::new();
+        tree.raise_sessions(self.lives << 32);
+        tree.raise_zxid(i64::try_from(self.zxid).unwrap_or(i64::MAX));
+        for (path, node) in self.nodes {
+            tree.restore(&path, node);
+        }
+        tree
+    }
+
+    /// The highest transaction number.
+    pub(super) fn last_zxid(&self) -> u64 {
+        let nodes = self.nodes.iter().map(|(_, node)| node.mzxid.max(node.czxid).unsigned_abs()).max();
+        self.zxid.max(nodes.unwrap_or_default())
+    }
+}
+
+/// What a check found.
+struct Found {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} nodes, {} bytes of data, no damage", self.nodes, self.bytes)
+    }
+}
+
+fn check(database: &mut Database) -> Result<Found, Fault> {
+    if !database.check_integrity()? {
+        tracing::warn!("the check found an unclean file and repaired it");
+    }
+    let contents = Contents::read(database)?;
+    let bytes = contents.nodes.iter().map(|(_, node)| node.data.len()).sum();
+    Ok(Found { nodes: contents.nodes.len(), bytes })
+}
+
+/// Verifies a file that no process holds, and returns one line about it.
+pub(super) fn check_file(path: &Path, storage: Box<dyn StorageBackend>) -> Result<String, Error> {
+    guarded(path, || {
+        let mut database = builder().create_with_backend(Boxed(storage))?;
+        check(&mut database)
+    })
+    .map(|found| found.to_string())
+}
+
+/// Reads a file without counting that as a life of the registry.
+pub(super) fn contents(path: &Path, storage: Box<dyn StorageBackend>) -> Result<Contents, Error> {
+    guarded(path, || Contents::read(&builder().create_with_backend(Boxed(storage))?))
+}
+
+/// Reads a file that this process may not write.
+pub(super) fn contents_read_only(path: &Path) -> Result<Contents, Error> {
+    guarded(path, || {
+        let database = Builder::new().set_cache_size(CACHE_BYTES).open_read_only(path);
+        let unclean = "it was not closed properly, and only a process that may write it can repair it".to_owned();
+        match database {
+            Err(DatabaseError::RepairAborted) => Err(Fault::Redb(redb::Error::Corrupted(unclean))),
+            database => Contents::read(&database?),
+        }
+    })
+}
+
+/// Writes contents into an empty storage.
+pub(super) fn create(path: &Path, storage: Box<dyn StorageBackend>, contents: &Contents) -> Result<(), Error> {
+    guarded(path, || {
+        let database = builder().create_with_backend(Boxed(storage))?;
+        let transaction = database.begin_write()?;
+        {
+            let mut nodes = transaction.open_table(NODES)?;
+            for (path, node) in &contents.nodes {
+                nodes.insert(path.as_str(), encode(node).as_slice())?;
+            }
+            let mut counters = transaction.open_table(COUNTERS)?;
+            counters.insert(LIVES, contents.lives)?;
+            counters.insert(LAST_ZXID, contents.zxid)?;
+        }
+        transaction.commit()?;
+        Ok(())
+    })
+}
+
+fn load(database: &Database) -> Result<Tree, Fault> {
     let transaction = database.begin_write()?;
-    let lives = {
+    {
         transaction.open_table(NODES)?;
         let mut counters = transaction.open_table(COUNTERS)?;
         let lives = counters.get(LIVES)?.map(|l| l.value()).unwrap_or_default() + 1;
         counters.insert(LIVES, lives)?;
-        lives
-    };
+    }
     transaction.commit()?;
-    let mut tree = Tree::new();
-    tree.raise_sessions(lives << 32);
-    let transaction = database.begin_read()?;
-    for entry in transaction.open_table(NODES)?.iter()? {
-        let (path, data) = entry?;
-        if let Some(node) = decode(data.value()) {
-            tree.restore(path.value(), node);
-        }
-    }
-    Ok(tree)
+    Ok(Contents::read(database)?.into_tree())
 }
 
-/// Writes until it is told to close, or nobody is left who could tell; returns whom to tell that it is done.
-fn write(database: &Database, incoming: &mpsc::Receiver<Task>, path: &Path) -> Option<oneshot::Sender<()>> {
-    let mut closing = None;
-    while closing.is_none()
-        && let Ok(first) = incoming.recv()
-    {
-        let mut batch = Vec::new();
-        let mut next = Some(first);
-        while let Some(task) = next {
-            match task {
-                Task::Keep(change) => batch.push(change),
-                Task::Close(done) => closing = Some(done),
-            }
-            next = if closing.is_none() && batch.len() < BATCH_MAX { incoming.try_recv().ok() } else { None };
-        }
-        let result = write_batch(database, &batch).map_err(|e| e.to_string());
-        if let Err(reason) = &result {
-            tracing::error!("the embedded registry {} cannot be written: {reason}", path.display());
-        }
-        for change in batch {
-            let _ = change.done.send(result.clone());
-        }
-    }
-    closing
-}
-
-fn write_batch(database: &Database, batch: &[Change]) -> Result<(), redb::Error> {
-    if batch.is_empty() {
-        return Ok(());
-    }
+fn write_batch(database: &Database, batch: &[Change]) -> Result<(), Fault> {
+    // A change without nodes only waits for those before it.
+    let Some(zxid) = batch.iter().map(|change| change.zxid).max().filter(|zxid| *zxid > 0) else { return Ok(()) };
     let transaction = database.begin_write()?;
     {
         let mut nodes = transaction.open_table(NODES)?;
@@ -137,6 +454,7 @@ fn write_batch(database: &Database, batch: &[Change]) -> Result<(), redb::Error>
                 None => drop(nodes.remove(path.as_str())?),
             }
         }
+        transaction.open_table(COUNTERS)?.insert(LAST_ZXID, zxid.unsigned_abs())?;
     }
     transaction.commit()?;
     Ok(())
@@ -164,3 +482,6 @@ fn decode(data: &[u8]) -> Option<Node> {
     let (created, modified) = (Timestamp(created), Timestamp(modified));
     Some(Node { version: i32::from_be_bytes(*version), czxid, mzxid, created, modified, data: rest.into(), owner: 0 })
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,9 @@
 //! nodes with their session; after a restart there are none.
 
 mod file;
+mod maintain;
 mod socket;
+mod storage;
 mod visitor;
 mod wire;
 
@@ -13,46 +15,53 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use file::Inspection;
+pub use maintain::{backup, check, restore};
+use storage::Storage;
+
 pub use crate::local::Connection;
 use crate::local::{Company, Store};
 use crate::{Error, Registry, clock};
+
+/// Name of the thread that writes a registry file. A panic in it is caught and reported as damage of the file: a program may
+/// keep its panic hook from printing it.
+pub const WRITER_THREAD: &str = file::THREAD;
 
 /// A holder that has the file and serves no socket is about to, or about to leave: it is given this long.
 const HOLDER_PATIENCE: Duration = Duration::from_secs(2);
 const HOLDER_PAUSE: Duration = Duration::from_millis(20);
 
-/// Opens the file, or makes it, and serves it to visitors. Must be called within a tokio runtime.
+/// Opens the file, or creates it, and serves it to visitors. Must be called within a tokio runtime.
+///
+/// While the file cannot be written, the link is down: no commit succeeds, and reads fail. Everything that was not durable is
+/// forgotten then, sessions included.
 ///
 /// # Errors
 ///
-/// [`Error::InUse`] when another process holds it; [`Error::File`] when it cannot be read or is no such file.
+/// [`Error::InUse`] when another process holds it; [`Error::Damaged`] when its checksums do not match; [`Error::File`] when it
+/// is no registry file or cannot be written.
 pub fn open(path: &Path) -> Result<Connection, Error> {
-    let (tree, keeper) = file::open(path)?;
-    let store = Store::new(tree, Some(Box::new(keeper)), format!("the embedded registry {}", path.display()));
-    let server = match socket::serve(Arc::clone(&store), &socket_path(path)) {
-        Ok(server) => Some(Box::new(server) as Box<dyn Company>),
-        Err(error) => {
-            tracing::warn!("commands cannot reach {}: {error}", path.display());
-            None
-        }
-    };
-    Ok(Connection::new(store, server))
+    let storage = maintain::open_or_create(path)?;
+    Ok(serve(path, open_storage(path, storage)?))
 }
 
-/// Reaches the registry of that file: through the socket where a process holds it, else by opening it.
+/// Reaches the registry of that file: through the socket where a process holds it, else by opening it. A file that this
+/// process may not write is opened for reading, where it has no holder; commits fail then.
 ///
 /// # Errors
 ///
-/// The file does not exist, or is held by a process that serves no socket for two seconds.
+/// As of [`open`]; [`Error::Absent`] when the file does not exist; a process holds it that serves no socket for two seconds.
 pub async fn attach(path: &Path) -> Result<Arc<dyn Registry>, Error> {
-    if !path.exists() {
-        return Err(Error::File { path: path.to_owned(), reason: "there is no such file".into() });
-    }
     let until = clock::instant() + HOLDER_PATIENCE;
     loop {
-        match open(path) {
-            Ok(registry) => return Ok(Arc::new(registry)),
+        match Storage::open(path).and_then(|storage| open_storage(path, storage)) {
+            Ok(store) => return Ok(Arc::new(serve(path, store))),
             Err(Error::InUse { .. }) => {}
+            Err(error @ Error::File { .. }) => {
+                let Ok(contents) = file::contents_read_only(path) else { return Err(error) };
+                let store = Store::read_only(contents.into_tree(), describe(path), error);
+                return Ok(Arc::new(Connection::new(store, None)));
+            }
             Err(error) => return Err(error),
         }
         match visitor::Visitor::connect(path, &socket_path(path)).await {
@@ -61,6 +70,26 @@ pub async fn attach(path: &Path) -> Result<Arc<dyn Registry>, Error> {
             Err(_) => clock::sleep(HOLDER_PAUSE).await,
         }
     }
+}
+
+fn open_storage(path: &Path, storage: Storage) -> Result<Arc<Store>, Error> {
+    let (tree, writer) = file::start(path, Box::new(move || Box::new(storage.clone())), file::REOPEN_PAUSE)?;
+    Ok(Store::new(tree, Some(Box::new(writer)), describe(path)))
+}
+
+fn serve(path: &Path, store: Arc<Store>) -> Connection {
+    let server = match socket::serve(Arc::clone(&store), &socket_path(path)) {
+        Ok(server) => Some(Box::new(server) as Box<dyn Company>),
+        Err(error) => {
+            tracing::warn!("commands cannot reach {}: {error}", path.display());
+            None
+        }
+    };
+    Connection::new(store, server)
+}
+
+fn describe(path: &Path) -> String {
+    format!("the embedded registry {}", path.display())
 }
 
 /// Reaches the registry of that file through the process that holds it; `None` when none does.

@@ -7,14 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
+use super::file::Inspection;
 use super::wire::{self, Ask, Reply, Request};
 use crate::local::{Company, Store};
 use crate::{Sink, Watch};
 
 /// Replies and events that wait for a slow visitor; one that lets more pile up is cut off.
 const BACKLOG_MAX: usize = 10_000;
+
+/// For this long a visitor may take the refusal that ends its visit.
+const REFUSAL_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Serves until it is dropped; then the socket's file goes too.
 #[derive(Debug)]
@@ -87,10 +91,21 @@ async fn visit(store: &Arc<Store>, session: u64, stream: UnixStream) -> io::Resu
         }
     });
     let full = |_| io::Error::other("it does not read its answers");
+    let mut failure = store.failure();
     replies.try_send(Reply::Hello { session }).map_err(full)?;
     let mut watches: HashMap<u64, Watch> = HashMap::new();
     let ended = loop {
-        let request: Request = match wire::receive(&mut input).await {
+        let received = tokio::select! {
+            received = wire::receive(&mut input) => received,
+            reason = failed(&mut failure) => {
+                let _ = replies.try_send(Reply::Refused { reason });
+                // The writer ends when it has written what waits.
+                drop((watches, replies));
+                let _ = tokio::time::timeout(REFUSAL_MAX, writer.join_next()).await;
+                return Ok(());
+            }
+        };
+        let request: Request = match received {
             Ok(request) => request,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break Ok(()),
             Err(error) => break Err(error),
@@ -110,6 +125,15 @@ async fn visit(store: &Arc<Store>, session: u64, stream: UnixStream) -> io::Resu
     ended
 }
 
+/// Waits until the store fails, and returns why.
+async fn failed(failure: &mut watch::Receiver<Option<String>>) -> String {
+    let reason = failure.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+    match reason {
+        Some(reason) => reason,
+        None => std::future::pending().await, // the store is gone, and this visit with it
+    }
+}
+
 async fn answer(
     store: &Arc<Store>,
     session: u64,
@@ -120,8 +144,9 @@ async fn answer(
     let id = request.id;
     Some(match request.ask {
         Ask::Read(queries) => {
-            let answers = store.read(wire::to_queries(queries));
-            Reply::Read { id, answers: answers.into_iter().map(Into::into).collect() }
+            let answers = store.read_durable(wire::to_queries(queries)).await;
+            let answers = answers.map(|answers| answers.into_iter().map(Into::into).collect());
+            Reply::Read { id, answers: answers.map_err(|error| error.reason()) }
         }
         Ask::Commit(ops) => {
             let ops: Vec<elasticjob_core::tree::Op> = ops.into_iter().map(Into::into).collect();
@@ -143,6 +168,10 @@ async fn answer(
         Ask::Unwatch { watch } => {
             watches.remove(&watch);
             return None;
+        }
+        Ask::Inspect { backup } => {
+            let what = backup.map_or(Inspection::Check, Inspection::Backup);
+            Reply::Inspected { id, found: store.inspect(what).await }
         }
         Ask::Close => return None,
     })

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::file::Inspection;
 use super::wire::{self, Ask, Reply, Request};
 use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch};
 
@@ -48,8 +49,18 @@ impl Visitor {
         })?;
         let (mut input, mut output) = stream.into_split();
         let hello = wire::receive(&mut input).await.map_err(|e| failed(format!("its holder does not answer: {e}")))?;
-        let Reply::Hello { session } = hello else {
-            return Err(failed("its holder is of another version".into()));
+        let session = match hello {
+            Reply::Hello { session } => session,
+            Reply::Refused { reason } => {
+                let registry = format!("the embedded registry {}", file.display());
+                return Err(Error::Unreachable { registry, reason });
+            }
+            Reply::Read { .. }
+            | Reply::Commit { .. }
+            | Reply::Sequential { .. }
+            | Reply::Watching { .. }
+            | Reply::Inspected { .. }
+            | Reply::Event { .. } => return Err(failed("its holder has another version".into())),
         };
         let (requests, mut outgoing) = mpsc::unbounded_channel::<Request>();
         let shared = Arc::new(Shared {
@@ -73,14 +84,7 @@ impl Visitor {
                 match reply {
                     Ok(reply) => shared.take(reply),
                     Err(error) => {
-                        shared.link.send_if_modified(|link| {
-                            let open = *link != Link::Closed;
-                            if open {
-                                *link = Link::Down(format!("the holder of the file is gone: {error}"));
-                            }
-                            open
-                        });
-                        shared.waiting.lock().clear();
+                        shared.lose(&format!("the holder of the file is gone: {error}"));
                         break;
                     }
                 }
@@ -94,12 +98,33 @@ impl Visitor {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, reply) = oneshot::channel();
         self.shared.waiting.lock().insert(id, answer);
-        let gone = || Error::Unreachable { registry: self.description.clone(), reason: "its holder is gone".into() };
+        let gone = || self.gone();
         self.shared.requests.send(Request { id, ask }).map_err(|_| gone())?;
         if !matches!(*self.shared.link.borrow(), Link::Up { .. }) {
             return Err(gone());
         }
         reply.await.map_err(|_| gone())
+    }
+
+    /// Asks the holder to check its file, or to copy it.
+    pub(super) async fn inspect(&self, what: Inspection) -> Result<Result<String, String>, Error> {
+        let backup = match what {
+            Inspection::Check => None,
+            Inspection::Backup(to) => Some(to),
+        };
+        match self.ask(Ask::Inspect { backup }).await? {
+            Reply::Inspected { found, .. } => Ok(found),
+            _ => Err(self.confused()),
+        }
+    }
+
+    /// Why there is no answer.
+    fn gone(&self) -> Error {
+        let reason = match &*self.shared.link.borrow() {
+            Link::Down(reason) => reason.clone(),
+            Link::Up { .. } | Link::Closed => "its holder is gone".to_owned(),
+        };
+        Error::Unreachable { registry: self.description.clone(), reason }
     }
 
     fn confused(&self) -> Error {
@@ -108,6 +133,18 @@ impl Visitor {
 }
 
 impl Shared {
+    /// The visit is over: the first reason counts.
+    fn lose(&self, reason: &str) {
+        self.link.send_if_modified(|link| {
+            let open = matches!(link, Link::Up { .. });
+            if open {
+                *link = Link::Down(reason.to_owned());
+            }
+            open
+        });
+        self.waiting.lock().clear();
+    }
+
     fn take(&self, reply: Reply) {
         let id = match &reply {
             Reply::Event { watch, path, kind } => {
@@ -118,7 +155,9 @@ impl Shared {
                 return;
             }
             Reply::Hello { .. } => return,
-            Reply::Read { id, .. }
+            Reply::Refused { reason } => return self.lose(reason),
+            Reply::Inspected { id, .. }
+            | Reply::Read { id, .. }
             | Reply::Commit { id, .. }
             | Reply::Sequential { id, .. }
             | Reply::Watching { id } => *id,
@@ -133,7 +172,10 @@ impl Registry for Visitor {
     fn read(&self, queries: Vec<Query>) -> BoxFuture<'_, Result<Vec<Answer>, Error>> {
         async move {
             match self.ask(Ask::Read(wire::queries(queries))).await? {
-                Reply::Read { answers, .. } => Ok(answers.into_iter().map(Into::into).collect()),
+                Reply::Read { answers: Ok(answers), .. } => Ok(answers.into_iter().map(Into::into).collect()),
+                Reply::Read { answers: Err(reason), .. } => {
+                    Err(Error::Unreachable { registry: self.description.clone(), reason })
+                }
                 _ => Err(self.confused()),
             }
         }
@@ -143,8 +185,7 @@ impl Registry for Visitor {
     fn commit<'a>(&'a self, _session: u64, ops: &'a [Op]) -> BoxFuture<'a, Outcome> {
         async move {
             if !matches!(*self.shared.link.borrow(), Link::Up { .. }) {
-                let reason = "the visit is over".to_owned();
-                return Outcome::Failed(Error::Unreachable { registry: self.description.clone(), reason });
+                return Outcome::Failed(self.gone());
             }
             match self.ask(Ask::Commit(ops.iter().cloned().map(Into::into).collect())).await {
                 Ok(Reply::Commit { outcome, .. }) => outcome.outcome(&self.description),
@@ -181,8 +222,7 @@ impl Registry for Visitor {
             let (answer, reply) = oneshot::channel();
             self.shared.sinks.lock().insert(id, sink);
             self.shared.waiting.lock().insert(id, answer);
-            let gone =
-                || Error::Unreachable { registry: self.description.clone(), reason: "its holder is gone".into() };
+            let gone = || self.gone();
             let request = Request { id, ask: Ask::Watch { subtree, path } };
             self.shared.requests.send(request).map_err(|_| gone())?;
             reply.await.map_err(|_| gone())?;

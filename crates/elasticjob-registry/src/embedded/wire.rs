@@ -24,20 +24,57 @@ pub(super) struct Request {
 pub(super) enum Ask {
     Read(Vec<(bool, String)>),
     Commit(Vec<WireOp>),
-    Sequential { parents: Vec<String>, prefix: String },
-    Watch { subtree: bool, path: String },
-    Unwatch { watch: u64 },
+    Sequential {
+        parents: Vec<String>,
+        prefix: String,
+    },
+    Watch {
+        subtree: bool,
+        path: String,
+    },
+    Unwatch {
+        watch: u64,
+    },
+    /// Check the file, or copy it to that new file.
+    Inspect {
+        backup: Option<std::path::PathBuf>,
+    },
     Close,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
-    Hello { session: u64 },
-    Read { id: u64, answers: Vec<WireAnswer> },
-    Commit { id: u64, outcome: WireOutcome },
-    Sequential { id: u64, path: Result<String, String> },
-    Watching { id: u64 },
-    Event { watch: u64, path: String, kind: u8 },
+    Hello {
+        session: u64,
+    },
+    /// The holder cannot answer at the moment; it closes the connection.
+    Refused {
+        reason: String,
+    },
+    Inspected {
+        id: u64,
+        found: Result<String, String>,
+    },
+    Read {
+        id: u64,
+        answers: Result<Vec<WireAnswer>, String>,
+    },
+    Commit {
+        id: u64,
+        outcome: WireOutcome,
+    },
+    Sequential {
+        id: u64,
+        path: Result<String, String>,
+    },
+    Watching {
+        id: u64,
+    },
+    Event {
+        watch: u64,
+        path: String,
+        kind: u8,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]

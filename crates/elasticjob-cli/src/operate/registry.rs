@@ -1,0 +1,29 @@
+//! `elasticjob registry …`: the file of an embedded registry.
+
+use std::path::{Path, PathBuf};
+
+use elasticjob::registry::embedded;
+
+use crate::args::RegistryOperation;
+use crate::{Failure, output};
+
+pub(crate) fn run(operation: &RegistryOperation) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let line = runtime.block_on(async {
+        match operation {
+            RegistryOperation::Check { file } => {
+                let file = path(file);
+                let found = embedded::check(&file).await?;
+                Ok::<_, Failure>(format!("{}: {found}", file.display()))
+            }
+            RegistryOperation::Backup { file, copy } => Ok(embedded::backup(&path(file), &path(copy)).await?),
+            RegistryOperation::Restore { file, copy } => Ok(embedded::restore(&path(file), &path(copy))?),
+        }
+    })?;
+    output::data(&format!("{line}\n"))
+}
+
+/// A path, also where it is given as the address of a registry.
+fn path(file: &Path) -> PathBuf {
+    file.to_str().and_then(|text| text.strip_prefix("embedded:")).map_or_else(|| file.to_owned(), PathBuf::from)
+}

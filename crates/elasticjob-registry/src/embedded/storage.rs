@@ -1,0 +1,85 @@
+//! The locked file below the database. The lock outlives the database: after a failed write the database is opened again on
+//! the same handle, and no other process gets in between.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use redb::StorageBackend;
+
+use crate::Error;
+
+/// An open registry file with an exclusive lock. Clones share the handle; the lock ends with the last one.
+#[derive(Clone, Debug)]
+pub(super) struct Storage(Arc<File>);
+
+impl Storage {
+    /// Opens an existing file and locks it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InUse`] if another process holds the lock, [`Error::Absent`] if there is no file, else [`Error::File`].
+    pub(super) fn open(path: &Path) -> Result<Storage, Error> {
+        loop {
+            let storage = Storage::lock(Storage::open_unlocked(path)?, path)?;
+            // A restore may have replaced the file before it was locked.
+            if storage.is_at(path) {
+                return Ok(storage);
+            }
+        }
+    }
+
+    fn open_unlocked(path: &Path) -> Result<File, Error> {
+        OpenOptions::new().read(true).write(true).open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::Absent { path: path.to_owned() },
+            _ => Error::File { path: path.to_owned(), reason: format!("cannot open it for writing: {error}") },
+        })
+    }
+
+    /// Returns `true` if this file has that name.
+    fn is_at(&self, path: &Path) -> bool {
+        let id = |found: std::fs::Metadata| (found.dev(), found.ino());
+        let (here, there) = (self.0.metadata().map(id), std::fs::metadata(path).map(id));
+        matches!((here, there), (Ok(here), Ok(there)) if here == there)
+    }
+
+    /// Locks an open file.
+    pub(super) fn lock(file: File, path: &Path) -> Result<Storage, Error> {
+        match file.try_lock() {
+            Ok(()) => Ok(Storage(Arc::new(file))),
+            Err(TryLockError::WouldBlock) => Err(Error::InUse { path: path.to_owned() }),
+            Err(TryLockError::Error(error)) => {
+                Err(Error::File { path: path.to_owned(), reason: format!("cannot lock it: {error}") })
+            }
+        }
+    }
+
+    /// Returns `true` if the file has no bytes.
+    pub(super) fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.0.metadata()?.len() == 0)
+    }
+}
+
+impl StorageBackend for Storage {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(out, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(data, offset)
+    }
+}

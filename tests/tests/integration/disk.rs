@@ -1,0 +1,241 @@
+//! The embedded registry on a disk that is full, on one that may only be read, and with a damaged file.
+
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use elasticjob_tests::{Journal, Process, command, eventually, output};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A disk of a megabyte, as root makes one.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn mount(folder: &Path) -> Disk {
+        std::fs::create_dir(folder).expect("a folder");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "elasticjob-test"]).arg(folder).status();
+        assert!(mounted.expect("mount").success(), "mounting needs root");
+        Disk(folder.to_owned())
+    }
+
+    /// Leaves no free page.
+    fn fill(&self) {
+        let mut file = std::fs::File::options().create(true).append(true).open(self.0.join("filler")).expect("a file");
+        while std::io::Write::write_all(&mut file, &[7; 4_096]).is_ok() {}
+    }
+
+    fn make_room(&self) {
+        std::fs::remove_file(self.0.join("filler")).expect("deletes");
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn agent(folder: &Path, file: &Path, log: &Path) -> Process {
+    let mut command = command();
+    command.args(["agent", "-v"]).arg(file).current_dir(folder);
+    Process::start(command, log)
+}
+
+/// The file of an agent with two jobs, each with its record.
+fn write_file(folder: &Path, port: u16) -> (PathBuf, [Journal; 2]) {
+    let file = folder.join("jobs.yaml");
+    let journals = ["stays", "goes"].map(|name| {
+        std::fs::create_dir(folder.join(name)).expect("a folder");
+        Journal::new(&folder.join(name))
+    });
+    let job = |name: &str, journal: &Journal| {
+        format!(
+            "    {name}:
+      elasticJobType: SCRIPT
+      cron: '* * * * * ?'
+      shardingTotalCount: 1
+      props: {{script.command.line: {}}}
+",
+            journal.command("0")
+        )
+    };
+    let text = format!(
+        "elasticjob:\n  metrics: {{port: {port}}}\n  jobs:\n{}{}",
+        job("stays", &journals[0]),
+        job("goes", &journals[1])
+    );
+    std::fs::write(&file, text).expect("a file");
+    (file, journals)
+}
+
+fn get(port: u16, path: &str) -> String {
+    crate::services::get(port, path).map(|(_, body)| body).unwrap_or_default()
+}
+
+#[test]
+fn a_full_disk_stops_jobs_visibly_loses_nothing_and_heals_by_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = Disk::mount(&folder.path().join("disk"));
+    let port = elasticjob_tests::free_port();
+    let (file, [journal, goes]) = write_file(folder.path(), port);
+    let log = folder.path().join("log");
+    let mut process = agent(&disk.0, &file, &log);
+    let runs = || journal.runs();
+    eventually("runs", PATIENCE, || (runs().len() > 4).then_some(()));
+
+    disk.fill();
+    eventually("the failure is logged", PATIENCE, || {
+        process.log().contains("cannot write the embedded registry").then_some(())
+    });
+    eventually("it is not ready", PATIENCE, || get(port, "/readyz").contains("registry: No space left").then_some(()));
+    assert!(get(port, "/metrics").contains("elasticjob_registry_up 0"), "{}", get(port, "/metrics"));
+    let explained = output(&["job", "explain", "goes"], &disk.0);
+    assert_eq!(explained.status.code(), Some(1));
+    assert!(text(&explained.stdout).contains("No space left on device"), "{}", text(&explained.stdout));
+    for operation in [["job", "disable", "goes"], ["job", "trigger", "goes"], ["job", "show", "goes"]] {
+        let refused = output(&operation, &disk.0);
+        assert_eq!(refused.status.code(), Some(1), "{operation:?}");
+        assert!(text(&refused.stderr).contains("No space left on device"), "{}", text(&refused.stderr));
+    }
+    // Nothing starts while nothing is durable. A file that is opened again may give a page back, which is filled too.
+    eventually("a full disk at rest", PATIENCE, || {
+        disk.fill();
+        let (count, logged) = (runs().len(), process.log().matches("cannot write the embedded registry").count());
+        elasticjob_tests::pause(Duration::from_secs(3));
+        assert!(process.log().matches("cannot write the embedded registry").count() <= logged + 1, "{}", process.log());
+        (runs().len() == count).then_some(())
+    });
+
+    disk.make_room();
+    let before = runs().len();
+    eventually("runs go on without a restart", PATIENCE, || (runs().len() > before + 4).then_some(()));
+    assert!(process.log().contains("can be written again"));
+    assert!(get(port, "/readyz").starts_with("ready"), "{}", get(port, "/readyz"));
+    assert!(output(&["job", "disable", "goes"], &disk.0).status.success());
+
+    process.kill();
+    let mut process = agent(&disk.0, &file, &folder.path().join("log2"));
+    let before = runs().len();
+    eventually("runs after the restart", PATIENCE, || (runs().len() > before + 2).then_some(()));
+    let restarted = process.pid();
+    assert!(goes.runs().iter().all(|run| run.pid != restarted), "what was disabled stays disabled");
+    for journal in [&journal, &goes] {
+        for pair in journal.runs().windows(2) {
+            assert!(pair[0].token < pair[1].token, "tokens go back: {pair:?}");
+            assert!(pair[0].due < pair[1].due, "a firing ran twice: {pair:?}");
+        }
+    }
+    process.signal("TERM");
+    assert_eq!(process.wait(PATIENCE).code(), Some(0), "{}", process.log());
+}
+
+#[test]
+fn a_killed_agent_on_a_full_disk_says_so_at_its_start_and_keeps_what_it_had() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = Disk::mount(&folder.path().join("disk"));
+    let (file, [journal, _]) = write_file(folder.path(), elasticjob_tests::free_port());
+    let mut process = agent(&disk.0, &file, &folder.path().join("log"));
+    eventually("runs", PATIENCE, || (journal.runs().len() > 4).then_some(()));
+    disk.fill();
+    eventually("the failure", PATIENCE, || process.log().contains("cannot write").then_some(()));
+    process.kill();
+    let tokens = |runs: Vec<elasticjob_tests::Run>| runs.iter().map(|run| run.token).max().unwrap_or_default();
+    let last = tokens(journal.runs());
+    let count = journal.runs().len();
+    let process = agent(&disk.0, &file, &folder.path().join("log2"));
+    eventually("it says why", PATIENCE, || process.log().contains("No space left on device").then_some(()));
+    elasticjob_tests::pause(Duration::from_secs(2));
+    assert_eq!(journal.runs().len(), count, "nothing starts");
+    assert!(!process.log().contains("panicked"), "{}", process.log());
+    disk.make_room();
+    eventually("runs", PATIENCE, || (journal.runs().len() > count).then_some(()));
+    let runs = journal.runs();
+    assert!(runs[count..].iter().all(|run| run.token > last), "tokens go back: {:?} after {last}", &runs[count..]);
+}
+
+#[test]
+fn a_damaged_file_is_named_with_what_to_do_and_a_backup_brings_it_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, [journal, _]) = write_file(folder.path(), elasticjob_tests::free_port());
+    let mut process = agent(folder.path(), &file, &folder.path().join("log"));
+    eventually("runs", PATIENCE, || (journal.runs().len() > 4).then_some(()));
+    // Both work while the agent runs.
+    let check = output(&["registry", "check", "elasticjob.db"], folder.path());
+    assert!(text(&check.stdout).contains("no damage"), "{}{}", text(&check.stdout), text(&check.stderr));
+    let backup = output(&["registry", "backup", "elasticjob.db", "copy.db"], folder.path());
+    assert!(backup.status.success(), "{}", text(&backup.stderr));
+    let restore = output(&["registry", "restore", "elasticjob.db", "copy.db"], folder.path());
+    assert_eq!(restore.status.code(), Some(1));
+    assert!(text(&restore.stderr).contains("is in use by another process"), "{}", text(&restore.stderr));
+    process.kill();
+
+    let path = folder.path().join("elasticjob.db");
+    let database = std::fs::File::options().write(true).open(&path).expect("the file");
+    let length = database.metadata().expect("the file").len();
+    for at in (4_096..length).step_by(4_096) {
+        database.write_all_at(&[0xa5; 200], at + 100).expect("damages");
+    }
+    for arguments in [
+        &["agent", "jobs.yaml"] as &[&str],
+        &["job", "list"],
+        &["registry", "check", "elasticjob.db"],
+        &["registry", "backup", "elasticjob.db", "other.db"],
+    ] {
+        let refused = output(arguments, folder.path());
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("elasticjob.db is damaged: "), "{arguments:?}: {said}");
+        assert!(said.contains("`elasticjob registry restore elasticjob.db BACKUP`"), "{arguments:?}: {said}");
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+    }
+    let restore = output(&["registry", "restore", "elasticjob.db", "copy.db"], folder.path());
+    assert!(restore.status.success(), "{}", text(&restore.stderr));
+    let (count, last) = (journal.runs().len(), journal.runs().iter().map(|run| run.token).max());
+    let _process = agent(folder.path(), &file, &folder.path().join("log2"));
+    eventually("runs", PATIENCE, || (journal.runs().len() > count + 2).then_some(()));
+    let runs = journal.runs();
+    assert!(runs[count..].iter().all(|run| Some(run.token) > last), "tokens go back: {:?}", &runs[count..]);
+}
+
+#[test]
+fn who_may_only_read_a_file_can_list_jobs_and_is_told_why_he_cannot_change_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, [journal, _]) = write_file(folder.path(), elasticjob_tests::free_port());
+    let mut process = agent(folder.path(), &file, &folder.path().join("log"));
+    eventually("runs", PATIENCE, || (journal.runs().len() > 4).then_some(()));
+    process.signal("TERM");
+    process.wait(PATIENCE);
+    let open = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("permissions");
+    };
+    open(folder.path(), 0o755);
+    open(&folder.path().join("elasticjob.db"), 0o644);
+    let as_nobody = |arguments: &[&str]| {
+        let binary = command();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(binary.get_program());
+        command.args(arguments).current_dir(folder.path()).output().expect("setpriv")
+    };
+    let list = as_nobody(&["job", "list"]);
+    assert!(text(&list.stdout).contains("stays"), "{}{}", text(&list.stdout), text(&list.stderr));
+    let refused = as_nobody(&["job", "disable", "stays"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        text(&refused.stderr).contains("cannot open it for writing: Permission denied"),
+        "{}",
+        text(&refused.stderr)
+    );
+    let up = as_nobody(&["up"]);
+    assert_eq!(up.status.code(), Some(1));
+    assert!(text(&up.stderr).contains("cannot open it for writing: Permission denied"), "{}", text(&up.stderr));
+    std::fs::remove_file(folder.path().join("elasticjob.db")).expect("deletes");
+    let up = as_nobody(&["up"]);
+    assert!(text(&up.stderr).contains("elasticjob.db: cannot create it: Permission denied"), "{}", text(&up.stderr));
+}

@@ -1,11 +1,15 @@
 //! `elasticjob up` and `elasticjob agent`: the jobs of a file, until a signal.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use elasticjob::registry::{Connection, Error as RegistryError, Registry, embedded, zookeeper};
-use elasticjob::{Error, Job, JobHandle, JobState, NetworkPreference, OneOffJob, Plugins, ScheduleJob, StopReason};
+use elasticjob::{
+    Error, Job, JobHandle, JobState, NetworkPreference, OneOffJob, Plugins, ScheduleJob, StopReason, Timestamp,
+    missing_programs, shell_warnings,
+};
+use elasticjob_core::config::JobConfig;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -23,6 +27,17 @@ const QUICK_START: &str = include_str!("quick-start.yaml");
 /// Runs the jobs of a file, or the quick-start ones.
 pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Failure> {
     let file = load(path)?;
+    let registry = registry.map(absolute_registry);
+    let registry = registry.as_deref();
+    // Relative paths of a file, those of its scripts too, begin at its folder.
+    let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    let path = path.as_deref();
+    if let Some(path) = path {
+        let folder = folder_of(path);
+        std::env::set_current_dir(&folder)
+            .map_err(|error| anyhow::anyhow!("cannot enter the folder {}: {error}", folder.display()))?;
+        tracing::info!("jobs of {}; relative paths begin at {}", path.display(), folder.display());
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(async {
         // Before anything is started: a signal that comes now is not lost.
@@ -50,19 +65,28 @@ pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Fai
     done
 }
 
+/// The path of an embedded registry is meant as it was typed, whatever folder the agent works in.
+fn absolute_registry(address: &str) -> String {
+    let path = address.strip_prefix("embedded:").map(|path| if path.is_empty() { "elasticjob.db" } else { path });
+    match path.map(std::path::absolute) {
+        Some(Ok(path)) => format!("embedded:{}", path.display()),
+        Some(Err(_)) | None => address.to_owned(),
+    }
+}
+
 fn names(jobs: &[FileJob]) -> impl Iterator<Item = String> {
     jobs.iter().map(|job| job.document.job_name.clone())
 }
 
-/// `elasticjob check`.
+/// `elasticjob check`: as for an agent, and that the programs of scripts exist on this host.
 pub(crate) fn check(path: &Path, format: Output) -> Result<(), Failure> {
-    let file = load(Some(path))?;
-    let (name, jobs) = (path.display(), file.jobs.len());
+    let name = path.display().to_string();
+    let folder = folder_of(path);
+    let file = checked(file::read(path, &environment), &name, Some(&folder))?;
+    let jobs = file.jobs.len();
     output::data(&match format {
         Output::Table => format!("{name}: {jobs} jobs, no faults\n"),
-        Output::Json | Output::Yaml => {
-            output::object(&serde_json::json!({"file": name.to_string(), "jobs": jobs}), format)
-        }
+        Output::Json | Output::Yaml => output::object(&serde_json::json!({"file": name, "jobs": jobs}), format),
     })
 }
 
@@ -91,20 +115,29 @@ impl Signals {
     }
 }
 
-/// Reads a file and checks its jobs; every fault is told with its place.
+fn environment(variable: &str) -> Option<String> {
+    std::env::var(variable).ok()
+}
+
+/// The folder at which relative paths of a file begin.
+pub(crate) fn folder_of(file: &Path) -> PathBuf {
+    let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    absolute.parent().map(Path::to_owned).unwrap_or_default()
+}
+
+/// Reads a file and checks its jobs; every fault is reported with its place.
 pub(crate) fn load(path: Option<&Path>) -> Result<AgentFile, Failure> {
     let name = path.map_or("the quick-start jobs".to_owned(), |p| p.display().to_string());
-    let env = |variable: &str| std::env::var(variable).ok();
     let file = match path {
-        Some(path) => file::read(path, &env),
-        None => file::parse(QUICK_START, &env),
+        Some(path) => file::read(path, &environment),
+        None => file::parse(QUICK_START, &environment),
     };
-    checked(file, &name)
+    checked(file, &name, None)
 }
 
 /// The same of a text; `name` is what faults begin with.
 pub(crate) fn load_text(text: &str, name: &str) -> Result<AgentFile, Failure> {
-    load_with(text, name, &|variable| std::env::var(variable).ok())
+    load_with(text, name, &environment)
 }
 
 /// The same with another environment.
@@ -113,26 +146,57 @@ pub(crate) fn load_with(
     name: &str,
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<AgentFile, Failure> {
-    checked(file::parse(text, environment), name)
+    checked(file::parse(text, environment), name, None)
 }
 
-fn checked(file: Result<AgentFile, Vec<Fault>>, name: &str) -> Result<AgentFile, Failure> {
-    let told = |faults: Vec<Fault>| Failure::Wrong(faults.into_iter().map(|f| format!("{name}:{f}")).collect());
-    let file = file.map_err(told)?;
-    file.warnings.iter().for_each(|warning| output::tell(&format!("{name}:{warning}")));
+/// Adds the faults of the jobs to those of the text. With a folder the programs of scripts must exist on this host too.
+fn checked(mut file: AgentFile, name: &str, folder: Option<&Path>) -> Result<AgentFile, Failure> {
     let plugins = Plugins::default();
-    let mut faults = Vec::new();
+    let mut faults = std::mem::take(&mut file.faults);
     for job in &file.jobs {
-        if let Err(Error::Config { faults: found, .. }) = describe(job).check(&plugins) {
-            for fault in found {
-                let place = job.places.get(fault.key);
-                let place = place.or_else(|| props_place(job, &fault)).or_else(|| job.places.get(""));
-                let text = format!("job `{}`: key {fault}", job.document.job_name);
-                faults.push(Fault { at: place.copied().unwrap_or_default(), text });
-            }
-        }
+        let at = |key: &str, fault: Option<&elasticjob::ConfigError>| {
+            let place = job.places.get(key).or_else(|| props_place(job, fault?));
+            place.or_else(|| job.places.get("")).copied().unwrap_or_default()
+        };
+        let mut found = match describe(job).check(&plugins) {
+            Err(Error::Config { faults, .. }) => faults,
+            Ok(()) | Err(_) => Vec::new(),
+        };
+        // A type that is missing was reported by its place.
+        found.retain(|fault| fault.key != "elasticJobType" || job.places.contains_key("elasticJobType"));
+        let (config, _) = JobConfig::best_effort(&job.document, &elasticjob::time_zone);
+        found.extend(folder.into_iter().flat_map(|folder| missing_programs(&config, folder)));
+        let name = &job.document.job_name;
+        faults.extend(found.iter().map(|fault| {
+            let place = at(fault.key, Some(fault));
+            Fault { at: place, text: format!("job `{name}`: key {fault}") }
+        }));
+        let warnings = shell_warnings(&config).into_iter().chain(clock_warning(&config));
+        file.warnings
+            .extend(warnings.map(|(key, text)| Fault { at: at(key, None), text: format!("job `{name}`: {text}") }));
     }
-    if faults.is_empty() { Ok(file) } else { Err(told(faults)) }
+    let order = |fault: &Fault| (fault.at.line, fault.at.column);
+    file.warnings.sort_by_key(order);
+    file.warnings.iter().for_each(|warning| output::tell(&format!("{name}:{warning}")));
+    faults.sort_by_key(order);
+    faults.dedup();
+    if faults.is_empty() {
+        return Ok(file);
+    }
+    Err(Failure::Wrong(faults.into_iter().map(|fault| format!("{name}:{fault}")).collect()))
+}
+
+/// A job that fires more often than hourly rests in the hour that comes twice.
+fn clock_warning(config: &JobConfig) -> Option<(&'static str, String)> {
+    let cron = config.cron.as_ref()?;
+    let (begin, end) =
+        cron.rests_in_repeated_hour(Timestamp(jiff::Timestamp::now().as_millisecond()), &config.time_zone)?;
+    let text = format!(
+        "clocks go back on {}: as in Quartz the job does not fire from {begin} to {end}; `elasticjob.cron.repeated.hour: twice` \
+         lets it fire",
+        jiff::Timestamp::from_millisecond(end.0).ok()?.to_zoned(config.time_zone.clone()).date()
+    );
+    Some(("cron", text))
 }
 
 /// The thread pool has two keys, and a missing property is told where the properties stand.
@@ -149,9 +213,9 @@ fn props_place<'a>(
 
 fn describe(job: &FileJob) -> Job {
     if job.document.cron.is_some() {
-        ScheduleJob::from_document(job.document.clone()).of_type(&job.job_type)
+        ScheduleJob::from_document(job.document.clone()).overwrite(job.overwrite).of_type(&job.job_type)
     } else {
-        OneOffJob::from_document(job.document.clone()).of_type(&job.job_type)
+        OneOffJob::from_document(job.document.clone()).overwrite(job.overwrite).of_type(&job.job_type)
     }
 }
 
@@ -180,7 +244,10 @@ async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, 
             }
             Arc::new(zookeeper::Zookeeper::connect(settings)?)
         }
-        (None, None) => Arc::new(embedded::open(Path::new("elasticjob.db"))?),
+        (None, None) => {
+            let path = std::path::absolute("elasticjob.db")?;
+            Arc::new(embedded::open(&path)?)
+        }
     };
     let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
     let preference = NetworkPreference {
@@ -315,13 +382,13 @@ impl Agent<'_> {
         if file.registry != self.registry {
             tracing::warn!("key `regCenter` was changed: it counts from the next start on");
         }
-        let same = |old: &FileJob, new: &FileJob| old.document == new.document && old.job_type == new.job_type;
         let mut jobs = file.jobs;
         for (old, handle) in std::mem::take(&mut self.running) {
             let stopped = matches!(handle.state(), JobState::Stopped(_));
-            match jobs.iter().position(|new| same(&old, new)) {
+            match jobs.iter().position(|new| old.is_same(new)) {
                 Some(index) if !stopped => {
                     jobs.remove(index);
+                    handle.log_differences();
                     self.running.push((old, handle));
                 }
                 // One that an operator has shut down starts again.

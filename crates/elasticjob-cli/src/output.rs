@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use comfy_table::{ContentArrangement, Table, presets};
+use elasticjob::printable;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
@@ -30,20 +31,10 @@ pub(crate) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", printable(line));
 }
 
-/// The text with what a terminal would obey (control characters, changes of direction) written out.
-pub(crate) fn printable(text: &str) -> String {
-    let steers = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    let shown = |c: char| if steers(c) { c.escape_default().collect() } else { String::from(c) };
-    text.chars().map(shown).collect()
-}
-
-/// The same of a line that keeps its end, and its tabs.
+/// The same of a line that keeps its end.
 fn printable_line(line: &str) -> String {
     let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
-    let parts: Vec<String> = text.split('\t').map(printable).collect();
-    format!("{}{end}", parts.join("\t"))
+    format!("{}{end}", printable(text))
 }
 
 /// Rows for people and objects for programs: the same data twice, in the same order.
@@ -80,6 +71,10 @@ impl Listing {
     }
 
     /// The objects alone.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
     pub(crate) fn into_objects(self) -> Vec<Value> {
         self.objects
     }

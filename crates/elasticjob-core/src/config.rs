@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use crate::cron::{Cron, ZoneText, parse_zone};
-use crate::limits::{ITEMS_MAX, JOB_NAME_CHARS_MAX};
+use crate::limits::{CONFIG_BYTES_MAX, ITEMS_MAX, JOB_NAME_CHARS_MAX};
 use crate::shard;
 use crate::wire::{JobDocument, TracingElement};
 
@@ -86,6 +86,13 @@ impl JobConfig {
     /// Every fault that it has: an empty or impossible name, a count out of range, a wrong cron or zone, malformed item
     /// parameters, and bounds of the numbers.
     pub fn check(document: &JobDocument, zones: &ZoneLookup) -> Result<JobConfig, Vec<ConfigError>> {
+        let (config, faults) = JobConfig::best_effort(document, zones);
+        if faults.is_empty() { Ok(config) } else { Err(faults) }
+    }
+
+    /// Checks a document, and returns a configuration in any case: a default replaces each invalid value. So other checks can go on
+    /// and find the rest.
+    pub fn best_effort(document: &JobDocument, zones: &ZoneLookup) -> (JobConfig, Vec<ConfigError>) {
         let mut faults = Vec::new();
         check_name(&document.job_name, &mut faults);
         let total = u32::try_from(document.sharding_total_count).ok().filter(|n| (1..=ITEMS_MAX).contains(n));
@@ -97,27 +104,31 @@ impl JobConfig {
             None | Some("") => None,
             Some(text) => Cron::parse(text).map_err(|e| faults.push(fault("cron", text, e))).ok(),
         };
+        let twice = match document.props.get(REPEATED_HOUR).map(String::as_str) {
+            None | Some("once") => false,
+            Some("twice") => true,
+            Some(other) => {
+                faults.push(fault("props.elasticjob.cron.repeated.hour", other, "expected once or twice"));
+                false
+            }
+        };
+        let cron = cron.map(|cron| cron.twice_in_repeated_hours(twice));
         let zone_text = document.time_zone.clone().unwrap_or_default();
         let time_zone = zone(&zone_text, zones).map_err(|e| faults.push(fault("timeZone", &zone_text, e)));
-        let parameters = document.sharding_item_parameters.as_deref().unwrap_or_default();
-        let parameters =
-            ItemParameters::parse(parameters).map_err(|e| faults.push(fault("shardingItemParameters", parameters, e)));
+        let text = document.sharding_item_parameters.as_deref().unwrap_or_default();
+        let parameters = ItemParameters::parse(text).map_err(|e| faults.push(fault("shardingItemParameters", text, e)));
         let max_time_diff = u64::try_from(document.max_time_diff_seconds).ok().map(Duration::from_secs);
         let minutes = u64::try_from(document.reconcile_interval_minutes).unwrap_or_default();
-        if !faults.is_empty() {
-            return Err(faults);
-        }
-        let (Some(total), Ok(time_zone), Ok(parameters)) = (total, time_zone, parameters) else { return Err(faults) };
         let named = |text: &Option<String>, default: &str| {
             text.clone().filter(|t| !t.is_empty()).unwrap_or_else(|| default.to_owned())
         };
-        Ok(JobConfig {
+        let config = JobConfig {
             name: document.job_name.clone(),
             cron,
-            time_zone,
+            time_zone: time_zone.unwrap_or(TimeZone::UTC),
             time_zone_text: zone_text,
-            sharding_total_count: total,
-            sharding_item_parameters: parameters,
+            sharding_total_count: total.unwrap_or(1),
+            sharding_item_parameters: parameters.unwrap_or_default().with_properties(&document.props),
             job_parameter: document.job_parameter.clone().unwrap_or_default(),
             monitor_execution: document.monitor_execution,
             // Java checks this at each use: without marks nothing can be found to take over.
@@ -136,7 +147,8 @@ impl JobConfig {
             label: document.label.clone(),
             static_sharding: document.static_sharding,
             tracing: document.tracing().map(Arc::new),
-        })
+        };
+        (config, faults)
     }
 
     /// Faults that a start refuses although Java takes them, because they do not do what they say.
@@ -156,14 +168,44 @@ impl JobConfig {
         }
         let parameters = document.sharding_item_parameters.as_deref().unwrap_or_default();
         let total = document.sharding_total_count;
-        if let Ok(parsed) = ItemParameters::parse(parameters)
-            && let Some(item) = parsed.items().find(|i| !(0..total).contains(i))
-        {
-            let expected = format!("item {item} is not in 0 to {}", total - 1);
-            faults.push(fault("shardingItemParameters", parameters, expected));
+        if let Ok(parsed) = ItemParameters::parse(parameters) {
+            if let Some(item) = parsed.items().find(|i| !(0..total).contains(i)) {
+                let expected = format!("item {item} is not in 0 to {}", total - 1);
+                faults.push(fault("shardingItemParameters", parameters, expected));
+            }
+            if let Some(item) = parsed.repeated {
+                let expected = format!("item {item} has two parameters");
+                faults.push(fault("shardingItemParameters", parameters, expected));
+            }
+        }
+        for (key, item) in document.props.keys().filter_map(|key| Some((key, item_of_property(key)?))) {
+            if !(0..total).contains(&i64::from(item)) {
+                faults.push(fault("props", key, format!("item {item} is not in 0 to {}", total - 1)));
+            }
+        }
+        let bytes = document.to_yaml().len();
+        if bytes > CONFIG_BYTES_MAX {
+            let largest = if parameters.len() > bytes / 2 { "shardingItemParameters" } else { "props" };
+            let expected = format!(
+                "the whole configuration has {bytes} bytes, and a registry takes {CONFIG_BYTES_MAX}; keep large values outside of it"
+            );
+            let value = if largest == "props" { "" } else { parameters };
+            faults.push(fault(largest, value.chars().take(60).collect::<String>(), expected));
         }
         faults
     }
+}
+
+/// Properties with this prefix and a number hold the parameter of that item, where its text cannot stand in
+/// `shardingItemParameters`: with `=`, `,` or spaces around it. Java instances do not see them.
+pub const ITEM_PARAMETER: &str = "elasticjob.sharding.item.parameter.";
+
+/// What a cron expression does in the hour that comes twice at the end of daylight saving: `once`, the default, fires in the second
+/// one as Quartz does; `twice` fires in both.
+pub const REPEATED_HOUR: &str = "elasticjob.cron.repeated.hour";
+
+fn item_of_property(key: &str) -> Option<u32> {
+    key.strip_prefix(ITEM_PARAMETER)?.parse().ok()
 }
 
 fn fault(key: &'static str, value: impl ToString, expected: impl ToString) -> ConfigError {
@@ -179,12 +221,20 @@ fn check_name(name: &str, faults: &mut Vec<ConfigError>) {
         "expected one path segment: no `/`, no control characters, not `.` or `..`".to_owned()
     } else if name.contains("@-@") {
         "expected no `@-@`, which divides the parts of a task id".to_owned()
+    } else if let Some(c) = name.chars().find(|c| !is_registry_char(*c)) {
+        format!("expected only characters that ZooKeeper takes in names, which U+{:04X} is not", u32::from(c))
     } else if name == "zookeeper" {
         "that node is ZooKeeper's own".to_owned()
     } else {
         return;
     };
     faults.push(fault("jobName", name, expected));
+}
+
+/// Returns `true` for a character that ZooKeeper takes in the name of a node (`PathUtils.validatePath`): it counts in units of
+/// UTF-16, so that characters beyond U+FFFF are refused.
+pub fn is_registry_char(c: char) -> bool {
+    !c.is_control() && !matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}') && u32::from(c) <= 0xffff
 }
 
 fn zone(text: &str, zones: &ZoneLookup) -> Result<TimeZone, String> {
@@ -202,6 +252,8 @@ fn zone(text: &str, zones: &ZoneLookup) -> Result<TimeZone, String> {
 pub struct ItemParameters {
     text: String,
     parameters: Arc<BTreeMap<i64, String>>,
+    /// An item that has two parameters, of which the last one counts.
+    repeated: Option<i64>,
 }
 
 impl ItemParameters {
@@ -211,7 +263,7 @@ impl ItemParameters {
     ///
     /// The pair that is not `item=text`.
     pub fn parse(text: &str) -> Result<ItemParameters, String> {
-        let mut parameters = BTreeMap::new();
+        let (mut parameters, mut repeated) = (BTreeMap::new(), None);
         let mut pairs: Vec<&str> = text.split(',').collect();
         while pairs.last().is_some_and(|p| p.is_empty()) {
             pairs.pop();
@@ -222,13 +274,40 @@ impl ItemParameters {
                 parts.pop();
             }
             let [key, value] = parts.as_slice() else {
-                return Err(format!("pair `{pair}`: expected item=text with no further `=` or `,`"));
+                return Err(format!(
+                    "pair `{pair}`: expected item=text with no further `=` or `,`; write texts with these as a mapping, as {{0: \"a=b,c\"}}"
+                ));
             };
             let number: Result<i32, _> = key.trim().parse();
             let number = number.map_err(|_| format!("pair `{pair}`: `{}` is not an item number", key.trim()))?;
-            parameters.insert(number.into(), value.trim().to_owned());
+            if parameters.insert(number.into(), value.trim().to_owned()).is_some() {
+                repeated = Some(number.into());
+            }
         }
-        Ok(ItemParameters { text: text.to_owned(), parameters: Arc::new(parameters) })
+        Ok(ItemParameters { text: text.to_owned(), parameters: Arc::new(parameters), repeated })
+    }
+
+    /// Adds the parameters that stand in properties, see [`ITEM_PARAMETER`].
+    fn with_properties(self, props: &BTreeMap<String, String>) -> ItemParameters {
+        let from_props =
+            props.range(ITEM_PARAMETER.to_owned()..).take_while(|(key, _)| key.starts_with(ITEM_PARAMETER));
+        let found: Vec<(i64, String)> =
+            from_props.filter_map(|(key, value)| Some((i64::from(item_of_property(key)?), value.clone()))).collect();
+        if found.is_empty() {
+            return self;
+        }
+        let mut parameters = (*self.parameters).clone();
+        parameters.extend(found);
+        ItemParameters { parameters: Arc::new(parameters), ..self }
+    }
+
+    /// Splits parameters into the text that Java reads too and the properties for those that it cannot hold.
+    pub fn split(parameters: &BTreeMap<u32, String>) -> (String, BTreeMap<String, String>) {
+        let fits = |value: &str| !value.is_empty() && !value.contains(['=', ',']) && value.trim() == value;
+        let (text, props): (Vec<_>, Vec<_>) = parameters.iter().partition(|(_, value)| fits(value));
+        let text = text.iter().map(|(item, value)| format!("{item}={value}")).collect::<Vec<_>>().join(",");
+        let props = props.into_iter().map(|(item, value)| (format!("{ITEM_PARAMETER}{item}"), value.clone()));
+        (text, props.collect())
     }
 
     /// The parameter of an item.
@@ -305,6 +384,51 @@ mod tests {
         let keys: Vec<&str> = JobConfig::contradictions(&document).iter().map(|f| f.key).collect();
         assert_eq!(keys, ["failover", "shardingItemParameters"]);
         assert!(!JobConfig::check(&document, &*zones()).expect("Java takes it").failover);
+    }
+
+    #[test]
+    fn what_a_registry_would_refuse_is_a_fault_of_the_configuration() {
+        for (name, expected) in [
+            ("night 🌙", "which U+1F319 is not"),
+            ("a\u{e001}", "which U+E001 is not"),
+            ("a\u{fffd}", "which U+FFFD is not"),
+            ("a\u{7f}", "no control characters"),
+        ] {
+            let faults = JobConfig::check(&JobDocument::new(name, 1), &*zones()).expect_err(name);
+            assert!(faults[0].expected.contains(expected), "{name}: {}", faults[0]);
+        }
+        assert!(JobConfig::check(&JobDocument::new("nächtlich 夜間", 1), &*zones()).is_ok());
+        let mut document = JobDocument::new("a", 8_000);
+        let parameters: Vec<String> = (0..8_000).map(|item| format!("{item}={}", "x".repeat(130))).collect();
+        document.sharding_item_parameters = Some(parameters.join(","));
+        let faults = JobConfig::contradictions(&document);
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert_eq!(faults[0].key, "shardingItemParameters");
+        assert!(faults[0].expected.contains("bytes, and a registry takes 524288"), "{}", faults[0]);
+        assert!(faults[0].value.len() <= 60);
+    }
+
+    #[test]
+    fn every_text_can_be_the_parameter_of_an_item() {
+        let parameters: BTreeMap<u32, String> =
+            [(0, "a=b,c"), (1, "plain"), (2, " spaces "), (3, "")].map(|(item, text)| (item, text.to_owned())).into();
+        let (text, props) = ItemParameters::split(&parameters);
+        assert_eq!(text, "1=plain");
+        let mut document = JobDocument::new("a", 4);
+        document.sharding_item_parameters = Some(text);
+        document.props = props;
+        let config = JobConfig::check(&document, &*zones()).expect("valid");
+        for (item, text) in &parameters {
+            assert_eq!(config.sharding_item_parameters.get(*item), Some(text.as_str()));
+        }
+        assert!(JobConfig::contradictions(&document).is_empty());
+        document.sharding_total_count = 2;
+        let expected: Vec<String> = JobConfig::contradictions(&document).iter().map(ToString::to_string).collect();
+        assert!(expected[0].contains("item 2 is not in 0 to 1"), "{expected:?}");
+        document.props.clear();
+        document.sharding_item_parameters = Some("0=a,0=b".into());
+        let expected: Vec<String> = JobConfig::contradictions(&document).iter().map(ToString::to_string).collect();
+        assert_eq!(expected, ["`shardingItemParameters`: `0=a,0=b` is wrong: item 0 has two parameters"]);
     }
 
     #[test]

@@ -137,6 +137,16 @@ impl JobPath {
         format!("{}/trigger/{id}", self.root)
     }
 
+    /// `applied`: what a start with `overwrite: changed` applied last; ours only, see COMPAT.md.
+    pub fn applied(&self) -> String {
+        self.below("applied")
+    }
+
+    /// `applied/<id>`: how the configuration of that instance's start differs from the stored one.
+    pub fn applied_by(&self, id: &str) -> String {
+        format!("{}/applied/{id}", self.root)
+    }
+
     /// `sharding`.
     pub fn sharding(&self) -> String {
         self.below("sharding")

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use elasticjob_core::config::JobConfig;
 use elasticjob_core::machine::{ConfigCheck, Setup, StopReason};
-use elasticjob_core::wire::JobDocument;
+use elasticjob_core::wire::{JobDocument, Overwrite};
 use tokio::sync::{oneshot, watch};
 
 use crate::connection::Connection;
@@ -64,10 +64,17 @@ macro_rules! builder {
             description(text: &str) => |d, text| d.description = Some(text.to_owned());
             /// Whether this start registers its server as disabled, when it is not registered yet; false by default.
             disabled(on: bool) => |d, on| d.disabled = on;
-            /// Whether this configuration replaces the stored one; false by default.
-            overwrite(on: bool) => |d, on| d.overwrite = on;
             /// Whether items stay with their owner after the first assignment; false by default.
             static_sharding(on: bool) => |d, on| d.static_sharding = on;
+        }
+
+        /// Which configuration wins where another one is stored: `false` (the default) for the stored one, `true` for this one,
+        /// [`Overwrite::Changed`] for this one in the keys that changed since it was last applied.
+        #[must_use]
+        pub fn overwrite(mut self, mode: impl Into<Overwrite>) -> Self {
+            self.0.overwrite = mode.into();
+            self.0.document.overwrite = self.0.overwrite == Overwrite::Always;
+            self
         }
 
         /// A property for the job type or the error handler.
@@ -120,7 +127,15 @@ macro_rules! builder {
 struct Description {
     document: JobDocument,
     class: Option<String>,
+    overwrite: Overwrite,
     one_off: bool,
+}
+
+impl Description {
+    fn new(document: JobDocument, one_off: bool) -> Description {
+        let overwrite = Overwrite::from(document.overwrite);
+        Description { document, class: None, overwrite, one_off }
+    }
 }
 
 /// A job that runs by a schedule, while it is described. It starts with [`Job::start`], once it has its code.
@@ -144,12 +159,12 @@ impl ScheduleJob {
     /// A job of that name, cut into so many items. It needs a [`ScheduleJob::cron`].
     pub fn new(name: &str, sharding_total_count: u32) -> ScheduleJob {
         let document = JobDocument::new(name, sharding_total_count);
-        ScheduleJob(Description { document, class: None, one_off: false })
+        ScheduleJob(Description::new(document, false))
     }
 
     /// Takes a whole document, as the YAML of the agent gives it.
     pub fn from_document(document: JobDocument) -> ScheduleJob {
-        ScheduleJob(Description { document, class: None, one_off: false })
+        ScheduleJob(Description::new(document, false))
     }
 
     settings! {
@@ -178,12 +193,12 @@ impl OneOffJob {
     /// A job of that name, cut into so many items.
     pub fn new(name: &str, sharding_total_count: u32) -> OneOffJob {
         let document = JobDocument::new(name, sharding_total_count);
-        OneOffJob(Description { document, class: None, one_off: true })
+        OneOffJob(Description::new(document, true))
     }
 
     /// Takes a whole document, as the YAML of the agent gives it.
     pub fn from_document(document: JobDocument) -> OneOffJob {
-        OneOffJob(Description { document, class: None, one_off: true })
+        OneOffJob(Description::new(document, true))
     }
 
     builder!();
@@ -222,9 +237,12 @@ impl Job {
             value: value.to_owned(),
             expected,
         };
-        let config = JobConfig::check(document, &clock::zone).map_err(failed)?;
-        let mut faults = JobConfig::contradictions(document);
+        // Every fault is found in one pass.
+        let (config, mut faults) = JobConfig::best_effort(document, &clock::zone);
+        let cron_is_wrong = faults.iter().any(|fault| fault.key == "cron");
+        faults.extend(JobConfig::contradictions(document));
         match (&config.cron, self.description.one_off) {
+            (None, false) if cron_is_wrong => {}
             (None, false) => faults.push(fault("cron", "", "a scheduled job needs one".into())),
             (Some(cron), true) => faults.push(fault("cron", cron.text(), "a one-off job has none".into())),
             (Some(cron), false) if cron.next(clock::now(), &config.time_zone).is_none() => {
@@ -293,6 +311,7 @@ impl Job {
         let executor = Executor::new(items, connection.surroundings(), &identity.id);
         let setup = Setup {
             document: self.description.document,
+            overwrite: self.description.overwrite,
             class: self.description.class.unwrap_or(class),
             one_off: self.description.one_off,
             identity,
@@ -364,6 +383,13 @@ impl JobHandle {
             Err(OperateError::Registry(error)) => Err(error.into()),
             Err(other) => Err(Error::Refused { job: self.name.clone(), reason: other.to_string() }),
         }
+    }
+
+    /// Logs again in which keys the configuration of this start differs from the stored one. That is logged anyway when the job
+    /// joins and when the stored one changes.
+    pub fn log_differences(&self) {
+        // A worker that has ended runs no job.
+        let _ = self.connection.worker().tell(Message::Compare { job: self.name.clone() });
     }
 
     /// Stops the job: nothing begins any more, what runs gets 30 seconds, then is told to end, and its nodes are removed when it

@@ -43,6 +43,7 @@ mod metrics;
 mod mirror;
 mod operate;
 mod plugins;
+mod printable;
 mod props;
 pub mod trace;
 mod web;
@@ -58,11 +59,11 @@ pub use elasticjob_core::picture::{
 };
 pub use elasticjob_core::shard::{Assignment, ShardingStrategy};
 pub use elasticjob_core::time::Timestamp;
-pub use elasticjob_core::wire::JobDocument;
+pub use elasticjob_core::wire::{Difference, JobDocument, Overwrite};
 pub use error::Error;
 pub use execute::{
     BlockingJob, Cancelled, Context, DataflowJob, Http, ItemExecutor, JobError, JobResult, JobType, SPANS, Script,
-    SimpleJob, THREAD_POOLS,
+    SimpleJob, THREAD_POOLS, missing_programs, shell_warnings,
 };
 pub use handle::{ErrorHandler, Failure};
 pub use identity::{NetworkPreference, server_ip};
@@ -72,6 +73,9 @@ pub use operate::{
     Change, DUMP_ANSWER_MAX, History, HistoryEntry, HistoryQuery, Operate, OperateError, Scope, StoredConfig, dump_from,
 };
 pub use plugins::Plugins;
+#[doc(hidden)]
+pub use printable::printable;
+pub use props::PROPERTIES;
 pub use trace::TraceSettings;
 pub use worker::JobState;
 

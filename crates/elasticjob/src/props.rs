@@ -6,6 +6,58 @@ use std::time::Duration;
 
 use elasticjob_core::config::{ConfigError, JobConfig};
 
+/// The names of all properties that job types, error handlers, listeners and this implementation read, as data. A property
+/// with one of their prefixes and another name is a typing error.
+pub const PROPERTIES: &[&str] = &[
+    "dingtalk.connectTimeoutMilliseconds",
+    "dingtalk.keyword",
+    "dingtalk.readTimeoutMilliseconds",
+    "dingtalk.secret",
+    "dingtalk.webhook",
+    "elasticjob.cron.repeated.hour",
+    "elasticjob.email.ca.file",
+    "elasticjob.email.starttls",
+    "elasticjob.error.handler.interval.seconds",
+    "elasticjob.http.ca.file",
+    "elasticjob.listener.after.command.line",
+    "elasticjob.listener.before.command.line",
+    "elasticjob.listener.command.timeout.milliseconds",
+    "elasticjob.listener.completed.command.line",
+    "elasticjob.listener.completed.timeout.milliseconds",
+    "elasticjob.listener.started.command.line",
+    "elasticjob.listener.started.timeout.milliseconds",
+    "elasticjob.retry.count",
+    "elasticjob.retry.delay.max.milliseconds",
+    "elasticjob.retry.delay.milliseconds",
+    "elasticjob.run.timeout.milliseconds",
+    "elasticjob.script.grace.milliseconds",
+    "elasticjob.script.output.lines",
+    "elasticjob.script.quoting",
+    "email.bcc",
+    "email.cc",
+    "email.debug",
+    "email.from",
+    "email.host",
+    "email.password",
+    "email.port",
+    "email.ssl.trust",
+    "email.subject",
+    "email.to",
+    "email.useSsl",
+    "email.username",
+    "http.connect.timeout.milliseconds",
+    "http.content.type",
+    "http.data",
+    "http.method",
+    "http.read.timeout.milliseconds",
+    "http.uri",
+    "script.command.line",
+    "streaming.process",
+    "wechat.connectTimeoutMilliseconds",
+    "wechat.readTimeoutMilliseconds",
+    "wechat.webhook",
+];
+
 /// Reads properties; keys are written with `props.` before them, as faults name them.
 #[derive(Debug)]
 pub(crate) struct Props<'a> {
@@ -77,5 +129,35 @@ impl<'a> Props<'a> {
     /// What was found.
     pub(crate) fn faults(self) -> Vec<ConfigError> {
         self.faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each name that the code reads is in the list, and each name in the list is read.
+    #[test]
+    fn the_list_of_properties_is_that_of_the_code() {
+        let mut read = std::collections::BTreeSet::new();
+        let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+        folders.push(concat!(env!("CARGO_MANIFEST_DIR"), "/../elasticjob-core/src").into());
+        while let Some(folder) = folders.pop() {
+            for path in std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()) {
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => {
+                        let text = std::fs::read_to_string(&path).expect("a file");
+                        let names = text.split("\"props.").skip(1).filter_map(|rest| rest.split('"').next());
+                        read.extend(names.filter(|name| name.contains('.') && !name.contains('{')).map(str::to_owned));
+                    }
+                }
+            }
+        }
+        for test_only in ["a", "b"] {
+            read.remove(test_only);
+        }
+        let read: Vec<&str> = read.iter().map(String::as_str).collect();
+        assert_eq!(read, PROPERTIES);
     }
 }

@@ -75,6 +75,10 @@ pub(crate) enum Message {
         job: String,
         deadline: Timestamp,
     },
+    /// Report how the configuration of this start differs from the stored one.
+    Compare {
+        job: String,
+    },
     Link(Link),
     Loaded {
         job: SlotId,
@@ -267,6 +271,11 @@ impl Task {
             Message::Stop { job, deadline } => {
                 if let Some(job) = self.names.get(&job) {
                     self.input(*job, Input::Stop { deadline });
+                }
+            }
+            Message::Compare { job } => {
+                if let Some(job) = self.names.get(&job) {
+                    self.input(*job, Input::Compare);
                 }
             }
             Message::Link(link) => self.link_changed(link),

@@ -16,6 +16,7 @@ mod listeners;
 mod mixed;
 mod once;
 mod operations;
+mod overwrite;
 mod pages;
 mod quartz;
 mod rig;

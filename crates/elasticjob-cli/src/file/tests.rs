@@ -4,6 +4,16 @@ use std::collections::BTreeMap;
 
 use super::*;
 
+/// What a text says, or its faults in the order of their places.
+fn parse(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<AgentFile, Vec<Fault>> {
+    let mut file = super::parse(text, env);
+    if file.faults.is_empty() {
+        return Ok(file);
+    }
+    file.faults.sort_by_key(|fault| (fault.at.line, fault.at.column));
+    Err(file.faults)
+}
+
 fn no_environment(_: &str) -> Option<String> {
     None
 }
@@ -146,5 +156,152 @@ fn services_listen_on_the_loopback_unless_the_file_says_otherwise() {
     ] {
         let faults = services(lines).expect_err(lines);
         assert_eq!(faults.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+    }
+}
+
+/// Every key that the file knows, with one letter missing, one doubled, and two exchanged.
+#[test]
+fn every_key_that_is_mistyped_is_a_fault_that_names_the_right_one() {
+    let mistyped = |key: &str| {
+        let (middle, chars) = (key.len() / 2, key.chars().collect::<Vec<_>>());
+        let mut exchanged = chars.clone();
+        exchanged.swap(middle - 1, middle);
+        let missing = chars.iter().enumerate().filter(|(at, _)| *at != middle).map(|(_, c)| *c).collect::<String>();
+        let doubled =
+            chars.iter().enumerate().flat_map(|(at, c)| std::iter::repeat_n(*c, 1 + usize::from(at == middle)));
+        [missing, doubled.collect(), exchanged.into_iter().collect()]
+    };
+    let job = "  jobs: {a: {elasticJobType: SCRIPT, shardingTotalCount: 1";
+    let levels: [(&[&str], &str, &str); 6] = [
+        (TOP, "", "jobs: {a: {elasticJobType: SCRIPT, shardingTotalCount: 1}}\n"),
+        (
+            REG_CENTER,
+            "  regCenter: {serverLists: 'h:1', namespace: n, ",
+            "}\n  jobs: {a: {elasticJobType: SCRIPT, shardingTotalCount: 1}}\n",
+        ),
+        (
+            TRACING,
+            "  tracing: {dataSource: {url: 'sqlite:a'}, ",
+            "}\n  jobs: {a: {elasticJobType: SCRIPT, shardingTotalCount: 1}}\n",
+        ),
+        (
+            DATA_SOURCE,
+            "  tracing: {dataSource: {url: 'sqlite:a', ",
+            "}}\n  jobs: {a: {elasticJobType: SCRIPT, shardingTotalCount: 1}}\n",
+        ),
+        (SERVICE, "  dump: {", "}\n  jobs: {a: {elasticJobType: SCRIPT, shardingTotalCount: 1}}\n"),
+        (JOB, job, "}}\n"),
+    ];
+    let mut tried = 0;
+    for (keys, before, after) in levels {
+        for key in keys {
+            for wrong in mistyped(key) {
+                if keys.iter().any(|known| squeeze(known) == squeeze(&wrong)) {
+                    continue; // two equal letters
+                }
+                let text = match before {
+                    "" => format!("elasticjob:\n  {wrong}: 1\n  {after}"),
+                    _ if keys == JOB => format!("elasticjob:\n{before}, {wrong}: 1{after}"),
+                    _ => format!("elasticjob:\n{before}{wrong}: 1{after}"),
+                };
+                let found = faults(&text);
+                let expected = |fault: &String| {
+                    fault.contains(&format!("unknown key `{wrong}`")) && fault.contains("did you mean `")
+                };
+                assert!(found.iter().any(expected), "{wrong} for {key}: {found:?}\n{text}");
+                tried += 1;
+            }
+        }
+    }
+    for key in elasticjob::PROPERTIES.iter().filter(|key| !key.starts_with("streaming")) {
+        for wrong in mistyped(key) {
+            if elasticjob::PROPERTIES.contains(&wrong.as_str()) {
+                continue;
+            }
+            let found = faults(&format!("elasticjob:\n{job}, props: {{{wrong}: '1'}}}}}}\n"));
+            let expected = format!("unknown property `{wrong}`: did you mean `");
+            assert!(found.iter().any(|fault| fault.contains(&expected)), "{wrong}: {found:?}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 250, "{tried}");
+}
+
+#[test]
+fn faults_say_what_to_do() {
+    let job = "elasticJobType: SCRIPT, shardingTotalCount: 2";
+    for (text, expected) in [
+        // The reader of YAML takes `*` for an alias.
+        (
+            "elasticjob:\n  jobs:\n    a:\n      elasticJobType: SCRIPT\n      cron: * * * * * ?\n".to_owned(),
+            "5:13: key `cron`: quote the cron expression, since `*` begins an alias in YAML: cron: \"* * * * * ?\"",
+        ),
+        (
+            format!("elasticjob:\n  jobs:\n    a: {{{job}, script.command.line: x}}\n"),
+            "unknown key `script.command.line` in job `a`: it belongs below `props` of a job",
+        ),
+        (
+            format!("elasticjob:\n  cron: x\n  jobs: {{a: {{{job}}}}}\n"),
+            "2:3: unknown key `cron` in `elasticjob`: it belongs in a job below `jobs`",
+        ),
+        (
+            format!("elasticjob:\n  serverLists: x\n  jobs: {{a: {{{job}}}}}\n"),
+            "2:3: unknown key `serverLists` in `elasticjob`: it belongs below `regCenter`",
+        ),
+        (
+            format!("elasticjob:\n  jobs:\n    - {{name: a, {job}}}\n"),
+            "3:5: key `jobs` is a list: expected a mapping from names to jobs, without dashes",
+        ),
+        (format!("elasticjob:\n  zzz: 1\n  jobs: {{a: {{{job}}}}}\n"), "2:3: unknown key `zzz` in `elasticjob`"),
+        (
+            format!("elasticjob:\n  jobs:\n    a: {{{job}}}\n    a: {{{job}}}\n"),
+            "4:5: key `a` is already set in line 3",
+        ),
+        (format!("elasticjob:\n  jobs:\n    a: {{{job}, cron: x, cron: y}}\n"), "key `cron` is already set in line 3"),
+        (
+            format!("elasticjob:\n  jobs:\n    a: {{{job}, sharding-total-count: 3}}\n"),
+            "key `sharding-total-count` is also set as `shardingTotalCount` in line 3",
+        ),
+        (
+            format!("elasticjob:\n  jobs:\n    a: {{{job}, overwrite: sometimes}}\n"),
+            "key `overwrite`: `sometimes` is wrong: expected true, false or changed",
+        ),
+        (
+            format!("elasticjob:\n  jobs:\n    a: {{{job}, shardingItemParameters: {{x: y}}}}\n"),
+            "key `x` in `shardingItemParameters`: expected the number of an item",
+        ),
+    ] {
+        let found = faults(&text);
+        assert!(found.iter().any(|fault| fault.contains(expected)), "{found:?}\n{text}");
+        assert_eq!(found.len(), 1, "{found:?}\n{text}");
+    }
+}
+
+#[test]
+fn a_job_says_which_configuration_wins_and_any_text_can_be_a_parameter() {
+    let lines = "overwrite: changed, shardingItemParameters: {0: 'a=b,c', 1: plain, 2: 010}";
+    let text = format!("elasticjob:\n  jobs:\n    a: {{elasticJobType: SCRIPT, shardingTotalCount: 3, {lines}}}\n");
+    let file = parse(&text, &no_environment).expect("valid");
+    let job = &file.jobs[0];
+    assert_eq!((job.overwrite, job.document.overwrite), (Overwrite::Changed, false));
+    assert_eq!(job.document.sharding_item_parameters.as_deref(), Some("1=plain,2=8"));
+    assert_eq!(job.document.props["elasticjob.sharding.item.parameter.0"], "a=b,c");
+    let warnings: Vec<String> = file.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings, ["3:5: job `a` has no `cron`: it runs only when it is triggered"]);
+}
+
+#[test]
+fn a_relative_sqlite_path_begins_at_the_folder_of_the_file() {
+    let folder = Path::new("/etc/jobs");
+    for (url, expected) in [
+        ("sqlite://trace.db", "sqlite:///etc/jobs/trace.db"),
+        ("jdbc:sqlite:trace.db?x=y", "jdbc:sqlite:/etc/jobs/trace.db?x=y"),
+        ("sqlite:trace.db", "sqlite:/etc/jobs/trace.db"),
+        ("sqlite:///var/trace.db", "sqlite:///var/trace.db"),
+        ("sqlite::memory:", "sqlite::memory:"),
+        ("postgres://h/db", "postgres://h/db"),
+        ("sqlite:", "sqlite:"),
+    ] {
+        assert_eq!(absolute_sqlite(url, folder), expected, "{url}");
     }
 }

@@ -1,6 +1,6 @@
 //! `elasticjob job …`.
 
-use elasticjob::{Explained, JobBrief, Operate, OperateError, Scope};
+use elasticjob::{Difference, Explained, JobBrief, Operate, OperateError, Scope};
 use elasticjob_core::wire::yaml::{self, Typed, Yaml};
 use serde_json::{Map, Value, json};
 
@@ -159,16 +159,35 @@ pub(super) fn on_server(jobs: Vec<JobBrief>) -> Listing {
     listing
 }
 
+fn differences(found: Vec<(String, Vec<Difference>)>) -> Listing {
+    let mut listing = Listing::new(&["INSTANCE", "KEY", "STARTED WITH", "STORED"]);
+    for (instance, differences) in found {
+        for Difference { key, here, stored } in differences {
+            let object = json!({"instance": instance, "key": key, "startedWith": here, "stored": stored});
+            listing.push(vec![instance.clone(), key, here, stored], object);
+        }
+    }
+    listing
+}
+
 /// A job with its items.
 async fn show(operate: &Operate, name: &str, format: Output) -> Result<(), Failure> {
     let job = operate.job(name).await?;
     let items = shards::listing(operate.items(name).await?);
+    let differences = differences(operate.differences(name).await?);
     let mut object = brief(&job);
     if format == Output::Table {
-        return output::data(&format!("{}\n{}", output::object(&object, format), items.table()));
+        let differences = match differences.is_empty() {
+            true => String::new(),
+            false => format!("\nInstances that were started with another configuration:\n{}", differences.table()),
+        };
+        return output::data(&format!("{}\n{}{differences}", output::object(&object, format), items.table()));
     }
     if let Value::Object(entries) = &mut object {
         entries.insert("items".into(), Value::Array(items.into_objects()));
+        if !differences.is_empty() {
+            entries.insert("differences".into(), Value::Array(differences.into_objects()));
+        }
     }
     output::data(&output::object(&object, format))
 }

@@ -27,6 +27,8 @@ pub struct Cron {
     days: Days,
     months: Values,
     years: Values,
+    /// Whether local times that come twice fire twice.
+    twice: bool,
 }
 
 /// Which days fire: by date, or by weekday (1 = Sunday).
@@ -69,11 +71,32 @@ impl Cron {
         &self.text
     }
 
+    /// The same expression, which fires twice at local times that come twice, at the end of daylight saving. Quartz fires at the
+    /// second one alone, so that a job that fires each minute rests for an hour.
+    #[must_use]
+    pub fn twice_in_repeated_hours(mut self, twice: bool) -> Cron {
+        self.twice = twice;
+        self
+    }
+
+    /// Whether local times that come twice fire twice.
+    pub fn is_twice_in_repeated_hours(&self) -> bool {
+        self.twice
+    }
+
+    /// The next end of daylight saving within 400 days at which this expression rests, although it fires in the hour before it and
+    /// would fire in the repeated hour: from when on, and until when. `None` for a zone without daylight saving, for rarer
+    /// expressions, and for those of [`Cron::twice_in_repeated_hours`].
+    pub fn rests_in_repeated_hour(&self, from: Timestamp, zone: &jiff::tz::TimeZone) -> Option<(Timestamp, Timestamp)> {
+        next::rests_in_repeated_hour(self, from, zone)
+    }
+
     /// The first fire time strictly after `after`, on a whole second; `None` when there is none within 100 years.
     ///
-    /// A local time in the gap of a daylight-saving change does not fire; one that comes twice fires at the second.
+    /// A local time in the gap of a daylight-saving change does not fire; one that comes twice fires at the second, or at both
+    /// after [`Cron::twice_in_repeated_hours`].
     pub fn next(&self, after: Timestamp, zone: &jiff::tz::TimeZone) -> Option<Timestamp> {
-        next::next(self, after, zone)
+        if self.twice { next::next_of_every_hour(self, after, zone) } else { next::next(self, after, zone) }
     }
 }
 

@@ -29,6 +29,55 @@ pub(super) fn next(cron: &Cron, after: Timestamp, zone: &TimeZone) -> Option<Tim
     }
 }
 
+/// The same along the time line: between two changes of the offset local time runs evenly, so that an hour that comes twice fires
+/// twice.
+pub(super) fn next_of_every_hour(cron: &Cron, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    let mut from = jiff::Timestamp::from_second(after.0.div_euclid(1_000)).ok()?;
+    let last_year = zone.to_datetime(from).year().checked_add(CRON_YEARS_AHEAD)?;
+    let mut offset = zone.to_offset(from);
+    loop {
+        let change = zone.following(from).next();
+        let fire = offset.to_timestamp(next_civil(cron, offset.to_datetime(from), last_year)?).ok()?;
+        match change {
+            Some(change) if fire >= change.timestamp() => {
+                // A firing at the very moment of the change counts by the offset after it.
+                from = change.timestamp().checked_sub(jiff::SignedDuration::from_secs(1)).ok()?;
+                offset = change.offset();
+                let at = offset.to_timestamp(next_civil(cron, offset.to_datetime(from), last_year)?).ok()?;
+                match zone.following(change.timestamp()).next() {
+                    Some(next) if at >= next.timestamp() => from = change.timestamp(),
+                    _ => return Some(Timestamp(at.as_millisecond())),
+                }
+            }
+            _ => return Some(Timestamp(fire.as_millisecond())),
+        }
+    }
+}
+
+const FOLD_SEARCH_SECONDS: i64 = 400 * 86_400;
+
+pub(super) fn rests_in_repeated_hour(cron: &Cron, from: Timestamp, zone: &TimeZone) -> Option<(Timestamp, Timestamp)> {
+    let start = jiff::Timestamp::from_second(from.0.div_euclid(1_000)).ok()?;
+    let until = start.as_second() + FOLD_SEARCH_SECONDS;
+    let mut before = zone.to_offset(start);
+    for change in zone.following(start).take_while(|change| change.timestamp().as_second() <= until) {
+        let back = i64::from(before.seconds() - change.offset().seconds());
+        before = change.offset();
+        if back <= 0 {
+            continue;
+        }
+        let (end, begin) = (change.timestamp().as_millisecond(), change.timestamp().as_millisecond() - back * 1_000);
+        let just_before = |moment: i64| Timestamp(moment - 1_000);
+        let fires_within = |next: Option<Timestamp>, end: i64| next.is_some_and(|fire| fire.0 < end);
+        let hourly = fires_within(next_of_every_hour(cron, just_before(begin - back * 1_000), zone), begin)
+            && fires_within(next_of_every_hour(cron, just_before(begin), zone), end);
+        if hourly && !fires_within(cron.next(just_before(begin), zone), end) {
+            return Some((Timestamp(begin), Timestamp(end)));
+        }
+    }
+    None
+}
+
 /// A calendar whose fields may run over; they are carried when it is read.
 #[derive(Clone, Copy)]
 struct Calendar {

@@ -10,10 +10,12 @@ use super::{Cron, Days};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CronError {
     /// Fewer than six fields.
-    #[error("{given} of at least 6 fields given; expected: second minute hour day-of-month month day-of-week [year]")]
+    #[error("{given} of at least 6 fields given; expected: second minute hour day-of-month month day-of-week [year]{}", quartz_form(.quartz.as_deref()))]
     FieldsMissing {
         /// How many there were.
         given: usize,
+        /// What a Unix expression of five fields is in this dialect.
+        quartz: Option<String>,
     },
     /// One field is wrong.
     #[error("{field} `{text}`: {expected}")]
@@ -98,11 +100,38 @@ struct Field<'a> {
     nth: i32,
 }
 
+fn quartz_form(quartz: Option<&str>) -> String {
+    quartz.map(|text| format!("; the Unix expression is `{text}` here")).unwrap_or_default()
+}
+
+/// A Unix expression of five fields in Quartz's dialect: a second before it, one of the day fields `?`, days of the week by their
+/// names, since the numbers mean other days.
+fn from_unix(fields: &[&str]) -> Option<String> {
+    let [minute, hour, date, month, weekday] = *fields else { return None };
+    let named = |part: &str| match part.parse::<usize>() {
+        Ok(number) => WEEKDAYS.get(number % 7).map(ToString::to_string),
+        Err(_) => Some(part.to_owned()),
+    };
+    let member = |member: &str| {
+        let (range, step) = member.split_once('/').map_or((member, None), |(range, step)| (range, Some(step)));
+        let range = range.split('-').map(named).collect::<Option<Vec<_>>>()?.join("-");
+        Some(step.map_or(range.clone(), |step| format!("{range}/{step}")))
+    };
+    let weekday = match (date, weekday) {
+        (_, "*") => "?".to_owned(),
+        ("*", weekday) => weekday.split(',').map(member).collect::<Option<Vec<_>>>()?.join(","),
+        _ => return None, // either day is meant, which Quartz cannot say
+    };
+    let date = if weekday == "?" { date } else { "?" };
+    let text = format!("0 {minute} {hour} {date} {month} {weekday}");
+    parse(&text).ok().map(|_| text)
+}
+
 pub(super) fn parse(text: &str) -> Result<Cron, CronError> {
     let upper = text.to_uppercase();
     let texts: Vec<&str> = upper.split([' ', '\t']).filter(|t| !t.is_empty()).take(7).collect();
     if texts.len() < 6 {
-        return Err(CronError::FieldsMissing { given: texts.len() });
+        return Err(CronError::FieldsMissing { given: texts.len(), quartz: from_unix(&texts) });
     }
     let mut fields = Vec::with_capacity(7);
     for (index, kind) in KINDS.into_iter().enumerate() {
@@ -121,7 +150,7 @@ pub(super) fn parse(text: &str) -> Result<Cron, CronError> {
     let mut sets = fields.into_iter().map(|f| f.values);
     let mut set = || sets.next().unwrap_or_default();
     let (seconds, minutes, hours, _, months, _, years) = (set(), set(), set(), set(), set(), set(), set());
-    Ok(Cron { text: text.to_owned(), seconds, minutes, hours, days, months, years })
+    Ok(Cron { text: text.to_owned(), seconds, minutes, hours, days, months, years, twice: false })
 }
 
 impl<'a> Field<'a> {

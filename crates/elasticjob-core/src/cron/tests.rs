@@ -72,7 +72,7 @@ fn a_refusal_names_the_field_and_what_was_expected() {
     for (text, message) in [
         (
             "* * * * *",
-            "5 of at least 6 fields given; expected: second minute hour day-of-month month day-of-week [year]",
+            "5 of at least 6 fields given; expected: second minute hour day-of-month month day-of-week [year]; the Unix expression is `0 * * * * ?` here",
         ),
         ("0 0 0 32 * ?", "day-of-month `32`: values must be between 1 and 31"),
         ("0 0 0 * * *", "day-of-month `*` and day-of-week `*`: one of the two must be `?` and the other must not"),
@@ -119,5 +119,72 @@ fn a_range_of_two_billion_years_and_a_zone_of_letters_are_read_at_once() {
     assert_eq!(cron.next(moment("2026-01-01T00:00:00Z"), &utc), Some(moment("2027-01-01T00:00:00Z")));
     for text in ["GMT+8\u{e9}\u{e9}", "GMT-\u{feff}", "GMT+\u{fffd}0"] {
         assert!(parse_zone(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_unix_expression_is_refused_with_its_form_in_this_dialect() {
+    for (unix, quartz) in [
+        ("*/5 * * * *", Some("0 */5 * * * ?")),
+        ("30 2 * * 1-5", Some("0 30 2 ? * MON-FRI")),
+        ("0 0 * * 0", Some("0 0 0 ? * SUN")),
+        ("0 0 * * 7,3", Some("0 0 0 ? * SUN,WED")),
+        ("0 0 1 1 *", Some("0 0 0 1 1 ?")),
+        ("0 0 * * mon", Some("0 0 0 ? * MON")),
+        ("0 0 1 * 1", None), // either day
+        ("0 0 99 * *", None),
+        ("* * * *", None),
+    ] {
+        let Err(CronError::FieldsMissing { quartz: found, .. }) = Cron::parse(unix) else { panic!("{unix}") };
+        assert_eq!(found.as_deref(), quartz, "{unix}");
+    }
+}
+
+#[test]
+fn an_hour_that_comes_twice_rests_as_in_quartz_or_fires_twice() {
+    let berlin = zone("Europe/Berlin");
+    let begin = moment("2026-10-25T00:00:00Z"); // 02:00 for the first time
+    let every_minute = Cron::parse("0 * * * * ?").expect("valid");
+    let count = |cron: &Cron, from: &str| {
+        let until = moment(from) + std::time::Duration::from_secs(3 * 3_600);
+        fires(cron, moment(from), &berlin, 1_000).into_iter().filter(|at| *at <= until).count()
+    };
+    assert_eq!(count(&every_minute, "2026-10-24T23:00:00Z"), 120, "an hour without a firing, as in Quartz");
+    let end = Timestamp(begin.0 + 3_600_000);
+    assert_eq!(every_minute.rests_in_repeated_hour(moment("2026-01-01T00:00:00Z"), &berlin), Some((begin, end)));
+    let twice = every_minute.twice_in_repeated_hours(true);
+    assert_eq!(count(&twice, "2026-10-24T23:00:00Z"), 180);
+    assert_eq!(twice.rests_in_repeated_hour(moment("2026-01-01T00:00:00Z"), &berlin), None);
+    assert_eq!(count(&twice, "2026-03-29T00:00:00Z"), 180, "the hour that does not come is not missed");
+    for (text, from, expected) in [
+        ("0 30 2 * * ?", "2026-10-24T22:00:00Z", ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"]),
+        ("0 0 2,3 * * ?", "2026-10-24T22:00:00Z", ["2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z"]),
+        ("0 30 2 * * ?", "2026-03-28T12:00:00Z", ["2026-03-30T00:30:00Z", "2026-03-31T00:30:00Z"]),
+        ("0 0 3 * * ?", "2026-03-28T12:00:00Z", ["2026-03-29T01:00:00Z", "2026-03-30T01:00:00Z"]),
+    ] {
+        let cron = Cron::parse(text).expect("valid").twice_in_repeated_hours(true);
+        assert_eq!(fires(&cron, moment(from), &berlin, 2), expected.map(moment), "{text} from {from}");
+    }
+    for (text, zone_text) in
+        [("0 * * * * ?", "Asia/Shanghai"), ("0 * * * * ?", "UTC"), ("0 30 2 * * ?", "Europe/Berlin")]
+    {
+        let cron = Cron::parse(text).expect("valid");
+        assert_eq!(
+            cron.rests_in_repeated_hour(moment("2026-01-01T00:00:00Z"), &zone(zone_text)),
+            None,
+            "{text} {zone_text}"
+        );
+    }
+}
+
+/// Where no local time comes twice, both searches are one.
+#[test]
+fn both_searches_agree_but_for_repeated_hours() {
+    for case in vectors("cron.json")["valid"].as_array().expect("cases") {
+        let (text, zone_text) = (case["expression"].as_str().expect("text"), case["zone"].as_str().expect("text"));
+        let (Ok(cron), zone) = (Cron::parse(text), jiff::tz::TimeZone::UTC) else { continue };
+        let base = moment(case["base"].as_str().expect("text"));
+        let twice = cron.clone().twice_in_repeated_hours(true);
+        assert_eq!(fires(&cron, base, &zone, 20), fires(&twice, base, &zone, 20), "{text} {zone_text}");
     }
 }

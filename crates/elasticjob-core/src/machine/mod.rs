@@ -13,6 +13,7 @@
 //!           their marks are looked after on return.
 //! ```
 
+mod compare;
 mod election;
 mod failover;
 mod follow;
@@ -41,7 +42,9 @@ use crate::limits;
 use crate::path::JobPath;
 use crate::time::Timestamp;
 use crate::view::JobView;
-use types::{Abandoned, Busy, Effects, Follow, Item, Latch, Lead, Life, Purpose, Schedule, Session, Step, Taken};
+use types::{
+    Abandoned, Busy, Comparison, Effects, Follow, Item, Latch, Lead, Life, Purpose, Schedule, Session, Step, Taken,
+};
 
 /// One job on one instance. See the module's documentation.
 #[derive(Debug)]
@@ -86,6 +89,8 @@ pub struct JobMachine {
     claimed: BTreeSet<u32>,
     /// Whether this machine was registered before: what a start writes is written once.
     has_joined: bool,
+    /// How the configuration of this start differs from the stored one.
+    comparison: Comparison,
     /// Whether an operator took it out.
     is_shut_down: bool,
     /// When what still ran was told to end, since this instance has to leave.
@@ -115,7 +120,7 @@ pub struct JobMachine {
 }
 
 /// Who goes first when several steps could be made: what is due before what keeps house.
-const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 24] = [
+const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 25] = [
     JobMachine::confirm_shutdown,
     JobMachine::settle,
     JobMachine::settle_takeovers,
@@ -139,6 +144,7 @@ const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 24] = [
     JobMachine::reshard,
     JobMachine::ask_for_items,
     JobMachine::ask_for_division,
+    JobMachine::publish_differences,
     JobMachine::tidy,
 ];
 
@@ -172,6 +178,7 @@ impl JobMachine {
             half_taken: BTreeSet::new(),
             claimed: BTreeSet::new(),
             has_joined: false,
+            comparison: Comparison::default(),
             is_shut_down: false,
             cut_off: None,
             cut: BTreeMap::new(),
@@ -207,6 +214,7 @@ impl JobMachine {
             Input::ItemEnded { run, item, failed } => self.item_ended(now, run, item, failed, &mut out),
             Input::Stop { deadline } => self.stop(deadline),
             Input::ClockChecked(difference) => self.clock_checked(difference, &mut out),
+            Input::Compare => self.compare_again(&mut out),
         }
         self.advance(now, &mut out);
         out.0
@@ -337,6 +345,8 @@ impl JobMachine {
             StepResult::Refused(_) => {}
         }
         match step {
+            Step::ReadApplied => self.applied_read(result),
+            Step::Publish { text } => self.published(now, text, result, out),
             Step::Join { wrote, server } => self.join_done(now, wrote, server, result, out),
             Step::ConfirmShutdown => self.shutdown_confirmed(now, result, out),
             Step::Leave { ops } => self.leave_done(now, ops, result, out),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Source;
 use crate::limits;
 use crate::time::Timestamp;
+use crate::wire::{Difference, Differences};
 
 /// Something that an operator may want to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +36,9 @@ pub enum Note {
     Rescheduled { cron: String, zone: String, next: Option<Timestamp> },
     BadConfig { reason: String, rests: bool },
     GoodConfig,
+    DiffersFromStored { differences: Vec<Difference> },
+    SameAsStored,
+    Overwrote { differences: Vec<Difference> },
     ShutDownByOperator,
     ClockOff { difference: Duration, limit: Duration },
     RemovedServer { server: String },
@@ -69,6 +73,8 @@ impl Note {
             | Note::Triggered
             | Note::Rescheduled { .. }
             | Note::GoodConfig
+            | Note::SameAsStored
+            | Note::Overwrote { .. }
             | Note::RemovedServer { .. }
             | Note::EnabledAgain => Level::Info,
             Note::KeptDisabled { .. }
@@ -82,6 +88,7 @@ impl Note {
             | Note::Refused { .. }
             | Note::ClearedMark { .. }
             | Note::TakenOver { .. }
+            | Note::DiffersFromStored { .. }
             | Note::ShutDownByOperator => Level::Warn,
             Note::BadConfig { .. } | Note::ClockOff { .. } | Note::BadStrategy { .. } => Level::Error,
         }
@@ -169,6 +176,17 @@ impl fmt::Display for Note {
                 )
             }
             Note::GoodConfig => write!(f, "the stored configuration can be used again"),
+            Note::DiffersFromStored { differences } => write!(
+                f,
+                "the configuration of this start differs from the stored one, which counts: {}; apply it with `elasticjob job apply FILE`, or start with `overwrite: changed` or `overwrite: true`",
+                Differences(differences)
+            ),
+            Note::SameAsStored => write!(f, "the stored configuration is that of this start again"),
+            Note::Overwrote { differences } => {
+                let changes: Vec<String> =
+                    differences.iter().map(|d| format!("`{}` from `{}` to `{}`", d.key, d.stored, d.here)).collect();
+                write!(f, "changed the stored configuration: {}", changes.join(", "))
+            }
             Note::ShutDownByOperator => write!(f, "was shut down: its instance node was deleted"),
             Note::ClockOff { difference, limit } => write!(
                 f,

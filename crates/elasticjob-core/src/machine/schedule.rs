@@ -22,6 +22,8 @@ impl JobMachine {
             return;
         }
         self.config_read = Some(node.mzxid);
+        self.compare(out);
+        let Some(node) = &self.view.config else { return };
         let document = match JobDocument::parse(&node.data) {
             Ok(document) => document,
             // Damage: nobody knows what was meant. The job rests.
@@ -81,7 +83,7 @@ impl JobMachine {
     fn reschedule(&mut self, now: Timestamp, out: &mut Effects) {
         let Some(config) = &self.config else { return };
         let Some(cron) = config.cron.as_ref().filter(|_| !self.setup.one_off) else { return };
-        let wanted = (cron.text().to_owned(), config.time_zone_text.clone());
+        let wanted = (cron.text().to_owned(), config.time_zone_text.clone(), cron.is_twice_in_repeated_hours());
         if self.schedule.cron.as_ref() == Some(&wanted) {
             return;
         }
@@ -94,7 +96,7 @@ impl JobMachine {
             self.items.values_mut().for_each(|item| item.told = item.told.max(now));
         }
         if changed {
-            let (cron, zone) = wanted.clone();
+            let (cron, zone, _) = wanted.clone();
             out.note(Note::Rescheduled { cron, zone, next: self.schedule.next_due });
         }
         self.schedule.cron = Some(wanted);

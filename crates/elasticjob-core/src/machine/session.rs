@@ -58,6 +58,7 @@ impl JobMachine {
             self.orphans.extend(std::mem::take(&mut self.abandoned).into_keys());
             self.cut.values_mut().for_each(|taken| *taken = false);
             self.claimed.clear();
+            self.comparison.session_renewed();
         }
         if renewed && self.life == Life::Joined {
             self.life = Life::Joining;

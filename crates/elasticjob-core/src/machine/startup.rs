@@ -9,7 +9,7 @@ use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason};
 use crate::view::ServerState;
-use crate::wire::{JobDocument, instance_yaml};
+use crate::wire::{JobDocument, Overwrite, instance_yaml};
 
 impl JobMachine {
     /// Rule: registers this instance. Configuration, server and instance go in one transaction, in Java's order: its
@@ -28,11 +28,15 @@ impl JobMachine {
             self.left(StopReason::Refused(reason), out);
             return true;
         }
+        if self.read_applied(out) {
+            return true;
+        }
         let mut ops = Vec::new();
         let Ok(effective) = self.config_ops(&mut ops) else {
             return false; // the stored one is broken: said already, and looked at again when it is written
         };
         let wrote = (!ops.is_empty()).then(|| effective.to_yaml());
+        self.applied_ops(&mut ops);
         // Whether the server is enabled follows from the configuration: an operator who disables the job at this moment is not
         // overrun.
         ops.extend(
@@ -87,7 +91,7 @@ impl JobMachine {
             return Ok(self.setup.document.clone());
         };
         let stored = JobDocument::parse(&node.data);
-        if !self.setup.document.overwrite || self.has_joined {
+        if self.setup.overwrite == Overwrite::Never || self.has_joined {
             // What `refresh_config` has said of it counts: a change that was refused does not keep us from joining again.
             return match (&self.config, stored) {
                 (Some(_), Ok(document)) if !self.config_refused => Ok(document),
@@ -101,14 +105,14 @@ impl JobMachine {
                 (None, _) => Err(()),
             };
         }
-        let mut document = self.setup.document.clone();
-        if let Ok(stored) = stored {
-            document.kept = stored.kept;
-            document.thread_pool_key = stored.thread_pool_key;
-        }
-        let yaml = document.to_yaml();
-        if yaml.as_bytes() != node.data.as_ref() {
-            ops.push(Op::Set { path: self.path.config(), data: yaml.into_bytes(), version: Some(node.version) });
+        let document = match &stored {
+            Ok(stored) => self.setup.document.overwriting(stored, self.setup.overwrite, self.applied().as_ref()),
+            Err(_) => self.setup.document.clone(),
+        };
+        // What means the same is not written again: another program may have written it in another way.
+        if stored.as_ref().ok() != Some(&document) {
+            let data = document.to_yaml().into_bytes();
+            ops.push(Op::Set { path: self.path.config(), data, version: Some(node.version) });
             if self.view.root.as_ref().is_some_and(|n| n.data.is_empty()) {
                 ops.push(Op::set(self.path.root(), class));
             }
@@ -122,9 +126,8 @@ impl JobMachine {
         JobDocument { cron, disabled: config.disabled, ..self.setup.document.clone() }
     }
 
-    /// What an operator disabled stays disabled; the configuration decides only where no server node is, and where this
-    /// start takes its `disabled` back.
-    /// Gives what is written into the own server node, if anything.
+    /// What an operator disabled stays disabled. The configuration decides where there is no server node, and where this start
+    /// itself disables the job. Returns the text that is written into the own server node, if any.
     fn server_ops(&self, effective: &JobDocument, ops: &mut Vec<Op>, out: &mut Effects) -> Option<&'static str> {
         let ip = &self.setup.identity.server_ip;
         let path = self.path.server(ip);
@@ -132,19 +135,19 @@ impl JobMachine {
             ops.push(Op::create(self.path.servers(), ""));
         }
         let stored = self.view.config.as_ref().and_then(|n| JobDocument::parse(&n.data).ok());
-        let taken_back = stored.is_some_and(|s| s.disabled) && !effective.disabled && !self.has_joined;
+        let disables = stored.is_some_and(|s| !s.disabled) && effective.disabled && !self.has_joined;
         let wanted = if effective.disabled { "DISABLED" } else { "ENABLED" };
         match self.view.server(ip) {
             None => ops.push(Op::create(path, wanted)),
             Some(ServerState::Garbled) => ops.push(Op::set(path, wanted)),
-            Some(ServerState::Disabled) if taken_back => ops.push(Op::set(path, "ENABLED")),
+            Some(ServerState::Enabled) if disables => ops.push(Op::set(path, wanted)),
             Some(ServerState::Disabled) => {
                 out.note(Note::KeptDisabled { server: ip.clone() });
                 return None;
             }
             Some(ServerState::Enabled) => return None,
         }
-        Some(if taken_back { "ENABLED" } else { wanted })
+        Some(wanted)
     }
 
     pub(super) fn join_done(
@@ -158,6 +161,7 @@ impl JobMachine {
         match result {
             StepResult::Committed { zxid } => {
                 if let Some(text) = wrote {
+                    self.note_overwritten(out);
                     self.view.config = Some(Node::new(&text, zxid, 0, now));
                     self.refresh_config(now, out);
                 }
@@ -175,8 +179,21 @@ impl JobMachine {
                 self.joined(now, out);
             }
             StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
+                self.comparison.applied = None; // another start may have been faster
                 self.look_again(now, out);
             }
+        }
+    }
+
+    /// Reports what this start has replaced in the stored configuration.
+    fn note_overwritten(&self, out: &mut Effects) {
+        let stored = self.view.config.as_ref().and_then(|node| JobDocument::parse(&node.data).ok());
+        let merged = stored.map(|stored| {
+            (self.setup.document.overwriting(&stored, self.setup.overwrite, self.applied().as_ref()), stored)
+        });
+        let differences = merged.map(|(merged, stored)| merged.differences(&stored)).unwrap_or_default();
+        if !differences.is_empty() {
+            out.note(Note::Overwrote { differences });
         }
     }
 
@@ -188,6 +205,7 @@ impl JobMachine {
         self.life = Life::Joined;
         self.follow.ask_at = Some(now + limits::LEFT_OUT_WAIT);
         out.note(Note::Joined { instance: self.id().to_owned(), next: self.schedule.next_due });
+        self.compare(out);
     }
 
     /// Rule: brings the own server node back when it vanished while we are alive (Java then writes DISABLED).
@@ -247,6 +265,7 @@ impl JobMachine {
             ops.extend(folders.into_iter().map(Op::Ensure));
             ops.extend(self.cut.keys().map(|item| Op::Ensure(self.path.failover_item(*item))));
         }
+        self.unpublish(&mut ops);
         if ops.is_empty() {
             self.left(self.leave_reason(), out);
             return true;

@@ -11,7 +11,7 @@ use crate::shard::ShardingStrategy;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Refusal};
 use crate::view::{Answer, JobView, Query};
-use crate::wire::JobDocument;
+use crate::wire::{Difference, JobDocument, Overwrite};
 
 use super::Note;
 
@@ -27,8 +27,10 @@ pub struct Identity {
 /// What a start of a job brings along.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The configuration of this start; used when none is stored, or when it says `overwrite`.
+    /// The configuration of this start; used when none is stored, or as `overwrite` says.
     pub document: JobDocument,
+    /// Which configuration wins where another one is stored already.
+    pub overwrite: Overwrite,
     /// The class text at `/<job>`: a start with another one is refused.
     pub class: String,
     /// Whether the job runs only when it is triggered.
@@ -121,6 +123,8 @@ pub enum Input {
     },
     /// The difference to the registry's clock.
     ClockChecked(Duration),
+    /// Report again how the configuration of this start differs from the stored one.
+    Compare,
 }
 
 /// How a step ended.
@@ -272,7 +276,8 @@ pub(super) struct Schedule {
     /// Due times up to here are nobody's business any more: from before the start, or given up.
     pub(super) floor: Timestamp,
     pub(super) last_tick: Timestamp,
-    pub(super) cron: Option<(String, String)>,
+    /// Expression, zone, and whether it fires twice in repeated hours.
+    pub(super) cron: Option<(String, String, bool)>,
 }
 
 /// An item of ours.
@@ -501,10 +506,23 @@ pub(super) struct Latch {
     pub(super) node: Option<String>,
 }
 
+/// How the configuration of this start differs from the stored one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Comparison {
+    /// The differences that were reported last.
+    pub(super) found: Vec<Difference>,
+    /// The data of our node `applied/<id>` in this session; `None` if there is none.
+    pub(super) published: Option<String>,
+    /// What a start applied last, for `overwrite: changed`; `None` until it was read.
+    pub(super) applied: Option<Option<Node>>,
+}
+
 /// The registry step that is under way, with what its end needs to know.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
+    ReadApplied,
     Join { wrote: Option<String>, server: Option<&'static str> },
+    Publish { text: Option<String> },
     ConfirmShutdown,
     Leave { ops: Vec<Op> },
     Server,

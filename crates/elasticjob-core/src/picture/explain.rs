@@ -125,7 +125,18 @@ impl Look<'_> {
             Ok(config) => {
                 let since = self.picture.view.config.as_ref().map_or(Timestamp(0), |node| node.modified);
                 let evidence = format!("{} items, written {}", config.sharding_total_count, self.ago(since));
-                self.push(CheckName::Configuration, Verdict::Fine, evidence);
+                if self.picture.differences.is_empty() {
+                    return self.push(CheckName::Configuration, Verdict::Fine, evidence);
+                }
+                let told = self.picture.differences.iter().map(|(id, found)| {
+                    let keys: Vec<String> =
+                        found.iter().map(|d| format!("`{}` `{}` instead of `{}`", d.key, d.here, d.stored)).collect();
+                    format!("{id} was started with {}", keys.join(", "))
+                });
+                let cure =
+                    "the stored configuration counts: `elasticjob job apply FILE` or `overwrite: changed` change it";
+                let evidence = format!("{evidence}; {}; {cure}", told.collect::<Vec<_>>().join("; "));
+                self.push(CheckName::Configuration, Verdict::Note, evidence);
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::path::{JobPath, parse_item};
 use crate::time::Timestamp;
 use crate::tree::Node;
 use crate::view::{Answer, JobView, Query};
+use crate::wire::Difference;
 
 /// How much of a job is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct Picture {
     pub view: JobView,
     /// The children of `sharding` that are numbers; also those beyond the count of items.
     pub items: BTreeMap<u32, ItemView>,
+    /// The instances that were started with another configuration than the stored one, with the differences.
+    pub differences: BTreeMap<String, Vec<Difference>>,
 }
 
 /// The nodes of one item.
@@ -102,7 +105,8 @@ impl Picture {
         if detail == Detail::Full {
             let leader = [path.root().to_owned(), path.leader_instance(), path.necessary(), path.processing()];
             queries.extend(leader.map(Query::Node));
-            queries.extend([path.failover_items(), path.triggers()].map(Query::Children));
+            queries.extend([path.failover_items(), path.triggers(), path.applied()].map(Query::Children));
+            queries.extend(names(path.applied()).iter().map(|id| Query::Node(path.applied_by(id))));
         }
         queries
     }
@@ -148,7 +152,11 @@ impl Picture {
             }
         };
         let items = items.into_iter().map(|item| (item, item_view(item))).collect();
-        Picture { path: path.clone(), view, items }
+        let differences = children(path.applied()).into_iter().filter_map(|id| {
+            let found = Difference::parse(&node(path.applied_by(&id))?.data);
+            (!found.is_empty()).then_some((id, found))
+        });
+        Picture { path: path.clone(), view, items, differences: differences.collect() }
     }
 
     /// Whether two answers have the same names everywhere, so that what was read by the names of the first is complete for

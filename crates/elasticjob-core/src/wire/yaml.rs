@@ -93,7 +93,28 @@ const REPEATED_MAX: usize = 4 * 1024 * 1024;
 ///
 /// Bad syntax, a second document, a key that is no scalar, or a tree that is too deep or too large.
 pub fn parse(text: &str) -> Result<Yaml, YamlError> {
-    let mut reader = Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0, repeated: 0 };
+    parse_with_duplicates(text).map(|(root, _)| root)
+}
+
+/// A key that its mapping has twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    /// The key's text.
+    pub key: String,
+    /// The place of the second one, which counts.
+    pub at: Position,
+    /// The place of the first one.
+    pub first: Position,
+}
+
+/// The same, with the keys that a mapping has twice.
+///
+/// # Errors
+///
+/// As of [`parse`].
+pub fn parse_with_duplicates(text: &str) -> Result<(Yaml, Vec<Duplicate>), YamlError> {
+    let parser = Parser::new_from_str(text);
+    let mut reader = Reader { parser, anchors: HashMap::new(), nodes: 0, repeated: 0, duplicates: Vec::new() };
     let mut root = None;
     while let Some((event, at, start)) = reader.next()? {
         match event {
@@ -104,7 +125,7 @@ pub fn parse(text: &str) -> Result<Yaml, YamlError> {
         }
     }
     let empty = Yaml { value: Value::Map(Vec::new()), tag: None, at: Position { line: 1, column: 1 } };
-    Ok(root.unwrap_or(empty))
+    Ok((root.unwrap_or(empty), reader.duplicates))
 }
 
 impl Yaml {
@@ -241,6 +262,7 @@ struct Reader<'a> {
     anchors: HashMap<usize, Yaml>,
     nodes: usize,
     repeated: usize,
+    duplicates: Vec<Duplicate>,
 }
 
 impl<'a> Reader<'a> {
@@ -338,8 +360,10 @@ impl<'a> Reader<'a> {
             };
             let (event, value_at, value_start) = self.following()?;
             let value = self.node(event, value_at, value_start, depth + 1)?;
-            if let Some(before) = places.insert(key.clone(), entries.len()) {
-                entries[before] = None;
+            if let Some(before) = places.insert(key.clone(), entries.len())
+                && let Some(Entry { at: first, .. }) = entries[before].take()
+            {
+                self.duplicates.push(Duplicate { key: key.clone(), at, first });
             }
             entries.push(Some(Entry { key, at, start, value }));
         }

@@ -10,7 +10,7 @@ use elasticjob_core::path::JobPath;
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Op, Refusal, Tree};
 use elasticjob_core::view::{Answer, JobView, Query};
-use elasticjob_core::wire::JobDocument;
+use elasticjob_core::wire::{JobDocument, Overwrite};
 
 const START: Timestamp = Timestamp(1_700_000_000_000);
 
@@ -41,6 +41,7 @@ impl Desk {
             JobDocument { cron: Some("* * * * * ?".into()), monitor_execution: true, ..JobDocument::new("job", items) };
         let setup = Setup {
             document,
+            overwrite: Overwrite::Never,
             class: "SCRIPT".into(),
             one_off: false,
             identity: Identity { id: "10.0.0.1@-@1".into(), server_ip: "10.0.0.1".into() },

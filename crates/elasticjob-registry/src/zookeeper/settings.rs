@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use elasticjob_core::config::is_registry_char;
+
 use crate::Error;
 
 /// How to reach a ZooKeeper.
@@ -52,42 +54,45 @@ impl Settings {
         }
     }
 
-    /// Whether they can be used.
+    /// Checks them.
     ///
     /// # Errors
     ///
-    /// The first wrong one, with what was expected.
+    /// The first fault of [`Settings::faults`].
     pub fn check(&self) -> Result<(), Error> {
-        let wrong = |key: &'static str, value: &str, expected: &str| {
-            Err(Error::Setting { key, value: value.to_owned(), expected: expected.to_owned() })
+        self.faults().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Every fault, with what was expected.
+    pub fn faults(&self) -> Vec<Error> {
+        let mut faults = Vec::new();
+        let mut wrong = |key: &'static str, value: &str, expected: &str| {
+            faults.push(Error::Setting { key, value: value.to_owned(), expected: expected.to_owned() });
         };
-        for server in self.servers.split(',') {
+        let is_right = |server: &str| {
             let (host, port) = server.trim().rsplit_once(':').unwrap_or((server, ""));
-            let port_is_right = port.parse::<u16>().is_ok_and(|p| p > 0);
-            if host.is_empty() || !port_is_right || host.contains(['/', ' ']) {
-                return wrong("serverLists", &self.servers, "expected host:port,host:port");
-            }
+            port.parse::<u16>().is_ok_and(|p| p > 0) && !host.is_empty() && !host.contains(['/', ' '])
+        };
+        if !self.servers.split(',').all(is_right) {
+            wrong("serverLists", &self.servers, "expected host:port,host:port");
         }
-        let segment_is_right =
-            |s: &str| !s.is_empty() && s != "." && s != ".." && !s.chars().any(|c| c.is_control() || c.is_whitespace());
+        let segment_is_right = |s: &str| {
+            !s.is_empty() && s != "." && s != ".." && s.chars().all(|c| is_registry_char(c) && !c.is_whitespace())
+        };
         if !self.namespace.split('/').all(segment_is_right) {
-            return wrong(
-                "namespace",
-                &self.namespace,
-                "expected one or more names divided by `/`, with no leading `/`",
-            );
-        }
-        if self.namespace == "zookeeper" {
-            return wrong("namespace", &self.namespace, "that node is ZooKeeper's own");
+            let expected = "expected one or more names divided by `/`, with no leading `/`";
+            wrong("namespace", &self.namespace, expected);
+        } else if self.namespace == "zookeeper" {
+            wrong("namespace", &self.namespace, "that node is ZooKeeper's own");
         }
         if self.base_sleep > self.max_sleep {
             let value = self.base_sleep.as_millis().to_string();
-            return wrong("baseSleepTimeMilliseconds", &value, "expected at most maxSleepTimeMilliseconds");
+            wrong("baseSleepTimeMilliseconds", &value, "expected at most maxSleepTimeMilliseconds");
         }
         if self.digest.as_ref().is_some_and(|d| !d.contains(':') || d.starts_with(':')) {
-            return wrong("digest", "***", "expected user:password");
+            wrong("digest", "***", "expected user:password");
         }
-        Ok(())
+        faults
     }
 
     /// The session time-out to ask for.

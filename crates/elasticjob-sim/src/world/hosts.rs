@@ -6,6 +6,7 @@ use std::time::Duration;
 use elasticjob_core::machine::{ConfigCheck, Effect, Identity, Input, JobMachine, Note, RunId, Setup, Source};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::Node;
+use elasticjob_core::wire::Overwrite;
 
 use super::{Body, Happening, Parcel, Request, World};
 use crate::java::{Ask, Peer, Reply};
@@ -40,6 +41,7 @@ impl World {
         } else {
             let setup = Setup {
                 document,
+                overwrite: Overwrite::Never,
                 class: "SCRIPT".into(),
                 one_off: false,
                 identity: Identity { id: self.processes[index].id.clone(), server_ip },

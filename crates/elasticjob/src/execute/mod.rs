@@ -26,7 +26,7 @@ pub use context::{Cancelled, Context};
 pub(crate) use dataflow::Dataflow;
 pub use dataflow::DataflowJob;
 pub use http::Http;
-pub use script::Script;
+pub use script::{Script, missing_programs, shell_warnings};
 pub(crate) use simple::{Blocking, Closure, Simple};
 pub use simple::{BlockingJob, SimpleJob};
 

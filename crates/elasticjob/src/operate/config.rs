@@ -4,7 +4,7 @@ use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::path::JobPath;
 use elasticjob_core::tree::{Node, Op};
 use elasticjob_core::view::Query;
-use elasticjob_core::wire::JobDocument;
+use elasticjob_core::wire::{Difference, JobDocument};
 use elasticjob_registry::Outcome;
 
 use super::{Operate, OperateError};
@@ -57,6 +57,29 @@ impl Operate {
             Some(node) => Ok(StoredConfig { text: node.text(), version: node.version, czxid: node.czxid }),
             None => Err(self.unknown_job(job).await),
         }
+    }
+
+    /// The instances that were started with another configuration than the stored one, with the differences. Instances of Java
+    /// report none.
+    ///
+    /// # Errors
+    ///
+    /// The registry failed.
+    pub async fn differences(&self, job: &str) -> Result<Vec<(String, Vec<Difference>)>, OperateError> {
+        if !super::is_name(job) {
+            return Ok(Vec::new());
+        }
+        let path = JobPath::new(job);
+        let names = self.registry.read(vec![Query::Children(path.applied())]).await?[0].children().to_vec();
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answers = self.registry.read(names.iter().map(|id| Query::Node(path.applied_by(id))).collect()).await?;
+        let found = names.into_iter().zip(&answers).filter_map(|(id, answer)| {
+            let found = Difference::parse(&answer.node()?.data);
+            (!found.is_empty()).then_some((id, found))
+        });
+        Ok(found.collect())
     }
 
     /// Checks a whole configuration against the one that is stored under its name. What this program does not know of that

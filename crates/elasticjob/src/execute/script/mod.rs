@@ -1,7 +1,9 @@
 //! Jobs that are a command (Java: `ScriptJobExecutor`; manual: "Script Job"): `script.command.line` with the context as JSON
 //! last argument, and the same in the environment.
 
+mod advice;
 mod command_line;
+mod output;
 mod process;
 
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use elasticjob_core::config::{ConfigError, JobConfig};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+pub use advice::{missing_programs, shell_warnings};
 pub(crate) use process::Script as Command;
 
 use super::{Context, ItemExecutor, JobResult, JobType};
@@ -35,7 +38,7 @@ const KILL_MAX: Duration = Duration::from_secs(1);
 /// | `script.command.line` | required | the command; no shell, no variables |
 /// | `elasticjob.script.quoting` | none | `java`: words with spaces reach the program in literal quotes, as with Java |
 /// | `elasticjob.script.grace.milliseconds` | 2000 | between SIGTERM and SIGKILL; at most 10000 |
-/// | `elasticjob.script.output.lines` | 1000 | lines of a run's output that go to the log, each of 4096 bytes at most |
+/// | `elasticjob.script.output.lines` | 1000 | lines of each output stream of an item that go to the log: the first ones and the last 100, each of 4096 bytes at most |
 #[derive(Debug, Default)]
 pub struct Script;
 

@@ -2,20 +2,19 @@
 
 use std::collections::HashMap;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 
 use crate::clock;
 use crate::execute::{Cancelled, JobError, JobResult};
 
-/// Bytes of a line of output that go to the log.
-const LINE_BYTES_MAX: usize = 4_096;
+use super::output::{LastLines, Output, Stream};
+
 /// A grandchild that goes on may hold the pipe open for ever: the run is over all the same, this long after its end.
 const LAST_OUTPUT: Duration = Duration::from_millis(200);
 /// Each run has a mark of its own in its environment, by which processes that left its group are found.
@@ -42,9 +41,10 @@ impl Script {
         let mark = uuid::Uuid::new_v4().to_string();
         let mut group = Group(self.start(&mark)?);
         let child = &mut group.0;
-        let log = Log { job: job.into(), item, lines: self.lines };
-        let out = child.stdout.take().map(|o| tokio::spawn(log.clone().copy(o)));
-        let err = child.stderr.take().map(|e| tokio::spawn(log.copy(e)));
+        let last = LastLines::default();
+        let output = Output { job: job.into(), item, lines: self.lines, last: last.clone() };
+        let out = child.stdout.take().map(|o| tokio::spawn(output.clone().copy(Stream::Out, o)));
+        let err = child.stderr.take().map(|e| tokio::spawn(output.copy(Stream::Error, e)));
         let status = tokio::select! {
             status = child.wait() => Some(status?),
             () = cancelled.wait() => None,
@@ -61,7 +61,7 @@ impl Script {
                 () = clock::sleep(LAST_OUTPUT) => abort.abort(),
             }
         }
-        judge(status)
+        judge(status).map_err(|error| last.explain(&error.to_string()).into())
     }
 
     fn start(&self, mark: &str) -> Result<Child, JobError> {
@@ -185,52 +185,4 @@ fn marked() -> HashMap<String, Vec<Pid>> {
         }
     }
     found
-}
-
-/// Copies output to the log.
-#[derive(Clone)]
-struct Log {
-    job: Arc<str>,
-    item: Option<u32>,
-    lines: u64,
-}
-
-impl Log {
-    /// Line by line, up to a bound; what is beyond is read and counted, so that the script is never held up.
-    async fn copy(self, output: impl AsyncRead + Unpin) {
-        let mut reader = BufReader::new(output);
-        let (mut lines, mut line) = (0_u64, Vec::new());
-        while let Ok(chunk) = reader.fill_buf().await {
-            if chunk.is_empty() {
-                break;
-            }
-            let end = chunk.iter().position(|b| *b == b'\n');
-            let taken = end.map_or(chunk.len(), |end| end + 1);
-            let room = LINE_BYTES_MAX.saturating_sub(line.len());
-            line.extend_from_slice(&chunk[..end.unwrap_or(taken).min(room)]);
-            reader.consume(taken);
-            if end.is_some() {
-                lines += 1;
-                self.tell(lines, &line);
-                line.clear();
-            }
-        }
-        if !line.is_empty() {
-            lines += 1;
-            self.tell(lines, &line);
-        }
-        if lines > self.lines {
-            let more = lines - self.lines;
-            tracing::warn!(job = &*self.job, item = self.item, "{more} more lines of output are not shown");
-        }
-    }
-
-    fn tell(&self, lines: u64, line: &[u8]) {
-        if lines <= self.lines {
-            tracing::info!(job = &*self.job, item = self.item, "{}", String::from_utf8_lossy(line));
-        } else if lines == self.lines + 1 {
-            let most = self.lines;
-            tracing::warn!(job = &*self.job, item = self.item, "only the first {most} lines of its output are shown");
-        }
-    }
 }

@@ -1,0 +1,190 @@
+//! The shapes of values, and what is said of a wrong one: place, key, value, expectation.
+
+use elasticjob_core::wire::yaml::{self, Entry, Position, Typed, Yaml};
+
+use super::{DATA_SOURCE, Fault, JOB, REG_CENTER, SERVICE, TOP, TRACING};
+
+/// Faults and warnings while a file is read.
+#[derive(Default)]
+pub(super) struct Reader {
+    pub(super) faults: Vec<Fault>,
+    pub(super) warnings: Vec<Fault>,
+}
+
+impl Reader {
+    pub(super) fn fault(&mut self, at: Position, text: impl Into<String>) {
+        self.faults.push(Fault { at, text: text.into() });
+    }
+
+    pub(super) fn warn(&mut self, at: Position, text: impl Into<String>) {
+        self.warnings.push(Fault { at, text: text.into() });
+    }
+
+    /// Puts `${NAME}` and `${NAME:default}` in.
+    pub(super) fn substitute(&mut self, yaml: &mut Yaml, env: &dyn Fn(&str) -> Option<String>) {
+        let at = yaml.at;
+        match &mut yaml.value {
+            yaml::Value::Scalar { text, .. } => {
+                if text.contains("${") {
+                    match replace_variables(text, env) {
+                        Ok(replaced) => *text = replaced,
+                        Err(reason) => self.fault(at, reason),
+                    }
+                }
+            }
+            yaml::Value::List(items) => items.iter_mut().for_each(|i| self.substitute(i, env)),
+            yaml::Value::Map(entries) => entries.iter_mut().for_each(|e| self.substitute(&mut e.value, env)),
+        }
+    }
+
+    /// The known key that an entry means; else a fault that names the nearest one, or the place where the key belongs.
+    pub(super) fn key(&mut self, entry: &Entry, known: &[&'static str], inside: &str) -> Option<&'static str> {
+        let squeezed = squeeze(&entry.key);
+        let found = known.iter().find(|k| squeeze(k) == squeezed).copied();
+        if found.is_none() {
+            let advice = match (nearest(&entry.key, known), home(&entry.key)) {
+                (Some(near), _) => format!(": did you mean `{near}`?"),
+                (None, Some(home)) => format!(": it belongs {home}"),
+                (None, None) => String::new(),
+            };
+            self.fault(entry.at, format!("unknown key `{}` in {inside}{advice}", entry.key));
+        }
+        found
+    }
+
+    /// The entries of a mapping. A key that is there twice, perhaps in two spellings, is a fault.
+    pub(super) fn settings(&mut self, entry: &Entry) -> Vec<Entry> {
+        let entries = self.map(entry).to_vec();
+        for (index, second) in entries.iter().enumerate() {
+            let same = |first: &&Entry| squeeze(&first.key) == squeeze(&second.key);
+            if let Some(first) = entries[..index].iter().find(same) {
+                let text = format!("key `{}` is also set as `{}` in line {}", second.key, first.key, first.at.line);
+                self.fault(second.at, text);
+            }
+        }
+        entries
+    }
+
+    pub(super) fn map<'a>(&mut self, entry: &'a Entry) -> &'a [Entry] {
+        match entry.value.map() {
+            Some(entries) => entries,
+            None if entry.value.is_null() => &[],
+            None => {
+                let text = format!("key `{}`: `{}` is not a mapping", entry.key, entry.value.shown());
+                self.fault(entry.value.at, text);
+                &[]
+            }
+        }
+    }
+
+    pub(super) fn wrong(&mut self, entry: &Entry, expected: &str) {
+        let text = format!("key `{}`: `{}` is wrong: expected {expected}", entry.key, entry.value.shown());
+        self.fault(entry.value.at, text);
+    }
+
+    pub(super) fn text(&mut self, entry: &Entry) -> String {
+        match yaml::property_text(&entry.value) {
+            Some(text) => text,
+            None if entry.value.is_null() => String::new(),
+            None => {
+                self.wrong(entry, "a text");
+                String::new()
+            }
+        }
+    }
+
+    pub(super) fn flag(&mut self, entry: &Entry) -> bool {
+        match yaml::resolve(entry.value.raw().unwrap_or_default()) {
+            Typed::Bool(flag) => flag,
+            Typed::Int(number @ (0 | 1)) => number == 1,
+            Typed::Null | Typed::Int(_) | Typed::Float(_) | Typed::Date | Typed::Text => {
+                self.wrong(entry, "true or false");
+                false
+            }
+        }
+    }
+
+    pub(super) fn number(&mut self, entry: &Entry, low: i64, high: i64) -> i64 {
+        match yaml::resolve(entry.value.raw().unwrap_or_default()) {
+            Typed::Int(number) if (low..=high).contains(&number) => number,
+            _ => {
+                self.wrong(entry, &format!("a whole number from {low} to {high}"));
+                low.max(1)
+            }
+        }
+    }
+
+    pub(super) fn list(&mut self, entry: &Entry) -> Vec<String> {
+        match entry.value.list() {
+            Some(items) => items
+                .iter()
+                .filter_map(|item| {
+                    let text = yaml::property_text(item);
+                    if text.is_none() {
+                        self.wrong(entry, "a list of texts");
+                    }
+                    text
+                })
+                .collect(),
+            None => {
+                let text = self.text(entry);
+                text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned).collect()
+            }
+        }
+    }
+}
+
+/// Spring's relaxed spelling: case, `-` and `_` do not matter.
+pub(super) fn squeeze(key: &str) -> String {
+    key.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
+}
+
+/// The most similar known key, if it is close: at most a third of the letters differ.
+pub(super) fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    let squeezed = squeeze(key);
+    let far = |other: &str| strsim::osa_distance(&squeeze(other), &squeezed);
+    let best = known.iter().min_by_key(|other| far(other)).copied()?;
+    let longer = squeezed.chars().count().max(squeeze(best).chars().count());
+    (far(best) <= longer.div_ceil(3)).then_some(best)
+}
+
+/// Where a key belongs that stands elsewhere.
+fn home(key: &str) -> Option<String> {
+    let squeezed = squeeze(key);
+    let levels: [(&[&str], &str); 6] = [
+        (TOP, "directly below `elasticjob`"),
+        (JOB, "in a job below `jobs`"),
+        (REG_CENTER, "below `regCenter`"),
+        (TRACING, "below `tracing`"),
+        (SERVICE, "below `dump` or `metrics`"),
+        (DATA_SOURCE, "below `dataSource` in `tracing`"),
+    ];
+    let known = |keys: &[&str]| keys.iter().any(|known| squeeze(known) == squeezed);
+    if let Some((_, home)) = levels.iter().find(|(keys, _)| known(keys)) {
+        return Some((*home).to_owned());
+    }
+    let property = elasticjob::PROPERTIES.iter().any(|known| *known == key) || key.starts_with("elasticjob.");
+    property.then(|| "below `props` of a job".to_owned())
+}
+
+pub(super) fn replace_variables(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        out.push_str(&rest[..start]);
+        let after = &rest[start + 2..];
+        let end = after.find('}').ok_or_else(|| format!("`{text}`: `${{` without `}}`"))?;
+        let (name, default) = match after[..end].split_once(':') {
+            Some((name, default)) => (name, Some(default)),
+            None => (&after[..end], None),
+        };
+        let value = env(name).or_else(|| default.map(str::to_owned));
+        let value = value.ok_or_else(|| {
+            format!("`{text}`: the environment has no variable `{name}`; set it, or write ${{{name}:default}}")
+        })?;
+        out.push_str(&value);
+        rest = &after[end + 1..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}

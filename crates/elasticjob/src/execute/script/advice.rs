@@ -1,0 +1,142 @@
+//! What is probably a mistake in the commands of a job, seen before its first run.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use elasticjob_core::config::{ConfigError, JobConfig};
+
+use super::command_line;
+
+/// Properties that hold commands.
+const COMMANDS: [&str; 5] = [
+    super::COMMAND_LINE,
+    "props.elasticjob.listener.before.command.line",
+    "props.elasticjob.listener.after.command.line",
+    "props.elasticjob.listener.started.command.line",
+    "props.elasticjob.listener.completed.command.line",
+];
+/// Words that mean something to a shell, and nothing to a program.
+const OPERATORS: [&str; 11] = ["|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1", "&>"];
+const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "busybox"];
+
+/// Returns a fault for each command of the configuration whose program does not exist or is not executable on this host. Relative
+/// paths begin at `folder`; a name without `/` is looked for in `PATH`.
+pub fn missing_programs(config: &JobConfig, folder: &Path) -> Vec<ConfigError> {
+    let found = commands(config).into_iter().filter_map(|(key, line, words)| {
+        let program = words.first()?;
+        let expected = missing(program, folder)?;
+        Some(ConfigError { key, value: line.to_owned(), expected })
+    });
+    found.collect()
+}
+
+/// Returns a sentence for each command of the configuration that seems to be meant for a shell.
+pub fn shell_warnings(config: &JobConfig) -> Vec<(&'static str, String)> {
+    let found = commands(config).into_iter().filter_map(|(key, line, words)| {
+        let shell = words.first().and_then(|program| Path::new(program).file_name()?.to_str());
+        if shell.is_some_and(|shell| SHELLS.contains(&shell)) {
+            return None;
+        }
+        // A quoted operator is an argument on purpose.
+        let plain = line.split(' ').find(|word| {
+            let word = word.trim_end_matches(';');
+            OPERATORS.contains(&word) || word.contains("$(") || (word.starts_with('$') && word.len() > 1)
+        });
+        let operator = plain.or_else(|| line.split(' ').find(|word| word.len() > 1 && word.ends_with(';')))?;
+        let text = format!(
+            "`{operator}` reaches the program as an argument, since no shell reads the command; for a shell write: sh -c \"…\""
+        );
+        Some((key, text))
+    });
+    found.collect()
+}
+
+fn commands(config: &JobConfig) -> Vec<(&'static str, &str, Vec<String>)> {
+    let of = |key: &'static str| {
+        let line = config.props.get(key.strip_prefix("props.")?)?;
+        Some((key, line.as_str(), command_line::words(line, false).ok()?))
+    };
+    COMMANDS.into_iter().filter_map(of).collect()
+}
+
+fn missing(program: &str, folder: &Path) -> Option<String> {
+    let is_program =
+        |path: &Path| path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
+    if !program.contains('/') {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&path).any(|folder| is_program(&folder.join(program)));
+        return (!found).then(|| format!("`{program}` is not in PATH on this host"));
+    }
+    let path: PathBuf = folder.join(program.trim_start_matches("./"));
+    if is_program(&path) {
+        return None;
+    }
+    Some(match path.metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            format!("{} does not exist on this host", path.display())
+        }
+        Err(error) => format!("{}: {error}", path.display()),
+        Ok(found) if found.is_dir() => format!("{} is a folder", path.display()),
+        Ok(_) => format!("{0} is not executable; run: chmod +x {0}", path.display()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use elasticjob_core::wire::JobDocument;
+    use jiff::tz::TimeZone;
+
+    use super::*;
+
+    fn config(command: &str) -> JobConfig {
+        let mut document = JobDocument::new("a", 1);
+        document.props.insert("script.command.line".into(), command.into());
+        JobConfig::check(&document, &|_| Some(TimeZone::UTC)).expect("valid")
+    }
+
+    #[test]
+    fn a_program_that_cannot_run_is_named_with_its_whole_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        std::fs::write(folder.join("plain.sh"), "true").expect("a file");
+        for (command, expected) in [
+            ("sh -c true", None),
+            ("/bin/sh -c true", None),
+            ("no-such-program-of-ours x", Some("`no-such-program-of-ours` is not in PATH".to_owned())),
+            ("./none.sh", Some(format!("{} does not exist", folder.join("none.sh").display()))),
+            ("./plain.sh", Some(format!("is not executable; run: chmod +x {}", folder.join("plain.sh").display()))),
+            ("/bin/", Some("is a folder".to_owned())),
+        ] {
+            let faults = missing_programs(&config(command), folder);
+            let told = faults.first().map(|fault| fault.expected.clone());
+            let matches = match (&told, &expected) {
+                (Some(told), Some(expected)) => told.contains(expected),
+                (told, expected) => told == expected,
+            };
+            assert!(matches, "{command}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn words_for_a_shell_are_seen_where_no_shell_reads_them() {
+        for (command, operator) in [
+            ("cat x | wc -l", Some("`|`")),
+            ("make && make install", Some("`&&`")),
+            ("date > out.txt", Some("`>`")),
+            ("echo $HOME", Some("`$HOME`")),
+            ("echo $(date)", Some("`$(date)`")),
+            ("cd /tmp; ls", Some("`/tmp;`")),
+            ("sh -c 'cat x | wc -l'", None),
+            ("/bin/bash -c \"a && b\"", None),
+            ("printf 5$", None),
+            ("grep a|b file", None),
+        ] {
+            let warnings = shell_warnings(&config(command));
+            let told = warnings.first().map(|(_, text)| text.as_str());
+            match operator {
+                Some(operator) => assert!(told.is_some_and(|told| told.starts_with(operator)), "{command}: {told:?}"),
+                None => assert_eq!(told, None, "{command}"),
+            }
+        }
+    }
+}

@@ -171,7 +171,10 @@ async fn ready(State(shown): State<Arc<Shown>>) -> impl IntoResponse {
     }
     reasons.extend(health.registry.map(|reason| format!("registry: {reason}")));
     let missing = wanted.jobs.iter().filter(|job| health.jobs.get(*job) != Some(&true));
-    reasons.extend(missing.map(|job| format!("job `{job}` does not take part")));
+    reasons.extend(missing.map(|job| match health.refusals.get(job) {
+        Some(reason) => format!("job `{job}` does not take part: {reason}"),
+        None => format!("job `{job}` does not take part"),
+    }));
     match reasons.is_empty() {
         true => (StatusCode::OK, "ready\n".to_owned()),
         false => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", reasons.join("\n"))),

@@ -26,10 +26,26 @@ pub enum Error {
         path: String,
     },
     /// The access is refused.
-    #[error("access to `{path}` is denied: check the digest")]
+    #[error(
+        "access to `{path}` is denied: check the digest (`regCenter.digest` or ELASTICJOB_DIGEST), or give its user the right to \
+         this node"
+    )]
     Denied {
         /// The node.
         path: String,
+    },
+    /// The transaction is larger than a registry takes.
+    #[error(
+        "a transaction on `{path}` has {bytes} bytes, and the registry takes {limit}: shorten the parameters or properties of \
+         the job"
+    )]
+    TooLarge {
+        /// Its first node.
+        path: String,
+        /// The bytes of its paths and data.
+        bytes: usize,
+        /// The most that is sent.
+        limit: usize,
     },
     /// The address of a registry is wrong.
     #[error("registry address `{address}`: {expected}")]
@@ -98,6 +114,7 @@ impl Error {
             Error::Unreachable { .. } | Error::TimedOut { .. } | Error::Protocol { .. } => true,
             Error::Missing { .. }
             | Error::Denied { .. }
+            | Error::TooLarge { .. }
             | Error::Address { .. }
             | Error::Setting { .. }
             | Error::InUse { .. }
@@ -118,6 +135,7 @@ impl Error {
             Error::TimedOut { .. }
             | Error::Missing { .. }
             | Error::Denied { .. }
+            | Error::TooLarge { .. }
             | Error::Address { .. }
             | Error::Setting { .. }
             | Error::Absent { .. } => self.to_string(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use elasticjob_core::tree::{Op, Refusal};
-use elasticjob_registry::{Outcome, Registry};
+use elasticjob_registry::{Error, Outcome, Registry};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, mpsc};
@@ -19,14 +19,20 @@ const IN_FLIGHT: usize = 4;
 const OPS_MAX: usize = 500;
 /// Bytes of paths and data in one batch.
 const BYTES_MAX: usize = 400_000;
+/// Bytes of paths and data of one transaction at the most. ZooKeeper closes the connection, that of all jobs, on a request of more
+/// than `jute.maxbuffer`, 1,048,575 bytes by default; what is counted here has some 30 bytes more for each operation there.
+const TRANSACTION_BYTES_MAX: usize = 900_000;
 /// After so many refusals a batch is halved.
 const REFUSALS_MAX: usize = 3;
+
+/// Takes the outcome of a transaction, with the operation that refused it.
+type Done = Box<dyn FnOnce(Outcome, Option<&Op>) + Send>;
 
 /// One transaction of one job.
 pub(crate) struct Commit {
     pub(crate) session: u64,
     pub(crate) ops: Vec<Op>,
-    pub(crate) done: Box<dyn FnOnce(Outcome) + Send>,
+    pub(crate) done: Done,
 }
 
 /// Hands transactions to the queue.
@@ -50,11 +56,18 @@ impl Committer {
         self.waiting.load(Ordering::Relaxed)
     }
 
+    /// Queues a transaction. One that is too large for the registry is refused here: sent, it would break the connection of all.
     pub(crate) fn submit(&self, commit: Commit) {
+        let bytes = size(&commit);
+        if bytes > TRANSACTION_BYTES_MAX {
+            let path = commit.ops.first().map(|op| op.path().to_owned()).unwrap_or_default();
+            let error = Error::TooLarge { path, bytes, limit: TRANSACTION_BYTES_MAX };
+            return (commit.done)(Outcome::Failed(error), None);
+        }
         self.waiting.fetch_add(1, Ordering::Relaxed);
         if let Err(mpsc::error::SendError(commit)) = self.queue.send(commit) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            (commit.done)(Outcome::Unknown);
+            (commit.done)(Outcome::Unknown, None);
         }
     }
 }
@@ -69,7 +82,7 @@ struct Batch {
 /// One of them: its operations follow those of the member before.
 struct Member {
     ops: usize,
-    done: Box<dyn FnOnce(Outcome) + Send>,
+    done: Done,
 }
 
 async fn run(registry: Arc<dyn Registry>, mut queue: mpsc::UnboundedReceiver<Commit>, waiting: Arc<AtomicUsize>) {
@@ -144,8 +157,9 @@ impl Batch {
             index += 1;
         }
         let member = self.members.remove(index);
-        self.ops.drain(before..before + member.ops);
-        (member.done)(Outcome::Refused(Refusal { op: refusal.op - before, ..refusal }));
+        let ops: Vec<Op> = self.ops.drain(before..before + member.ops).collect();
+        let op = refusal.op - before;
+        (member.done)(Outcome::Refused(Refusal { op, ..refusal }), ops.get(op));
     }
 }
 
@@ -165,7 +179,9 @@ fn carry_out(registry: &dyn Registry, mut batch: Batch) -> BoxFuture<'_, ()> {
                     refusals += 1;
                     batch.refuse(refusal);
                 }
-                outcome => return batch.members.into_iter().for_each(|member| (member.done)(outcome.clone())),
+                // What is wrong with one must not keep the others from going.
+                Outcome::Failed(error) if !error.is_retryable() && batch.members.len() > 1 => refusals = REFUSALS_MAX,
+                outcome => return batch.members.into_iter().for_each(|member| (member.done)(outcome.clone(), None)),
             }
         }
     }
@@ -193,7 +209,7 @@ mod tests {
             let bad = number % 7 == 3;
             let path = if bad { "/taken".to_owned() } else { format!("/n{number}") };
             let ops = vec![Op::exists("/taken"), Op::create(path, "")];
-            let done = Box::new(move |outcome| drop(done.send(outcome)));
+            let done = Box::new(move |outcome, _: Option<&Op>| drop(done.send(outcome)));
             committer.submit(Commit { session, ops, done });
             answers.push((bad, answer));
         }
@@ -205,5 +221,26 @@ mod tests {
                 assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_transaction_that_no_registry_takes_is_refused_alone() {
+        let registry: Arc<dyn Registry> = Arc::new(Memory::new().connect());
+        let session = conformance::session(&*registry).await;
+        let committer = Committer::start(Arc::clone(&registry), Arc::default());
+        let mut answers = Vec::new();
+        for (path, bytes) in [("/small", 10), ("/large", 1_100_000), ("/other", 10)] {
+            let (done, answer) = oneshot::channel();
+            let done = Box::new(move |outcome, _: Option<&Op>| drop(done.send(outcome)));
+            committer.submit(Commit { session, ops: vec![Op::create(path, vec![b'x'; bytes])], done });
+            answers.push(answer);
+        }
+        let mut outcomes = Vec::new();
+        for answer in answers {
+            outcomes.push(answer.await.expect("answered"));
+        }
+        assert!(matches!(outcomes[0], Outcome::Committed { .. }) && matches!(outcomes[2], Outcome::Committed { .. }));
+        let Outcome::Failed(error) = &outcomes[1] else { panic!("{:?}", outcomes[1]) };
+        assert!(error.to_string().contains("a transaction on `/large` has 1100006 bytes"), "{error}");
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use elasticjob_core::machine::{Identity, Surroundings};
 use elasticjob_core::path::JobPath;
-use elasticjob_core::view::Query;
-use elasticjob_registry::{Link, Registry};
+use elasticjob_core::view::{Answer, Query};
+use elasticjob_registry::{Error as RegistryError, Link, Registry};
 use tokio::sync::OnceCell;
 
 use crate::execute;
@@ -115,7 +115,8 @@ impl Connection {
             Link::Down(reason) => Some(reason.clone()),
             Link::Closed => Some("the connection is closed".to_owned()),
         };
-        Health { registry, jobs: self.0.surroundings.metrics.parts() }
+        let metrics = &self.0.surroundings.metrics;
+        Health { registry, jobs: metrics.parts(), refusals: metrics.refusals() }
     }
 
     pub(crate) fn surroundings(&self) -> execute::Surroundings {
@@ -166,11 +167,20 @@ impl Connection {
             let mut link = self.0.registry.link();
             let up = link.wait_for(|l| !matches!(l, Link::Down(_))).await.map_err(|_| Error::Ended)?.clone();
             let Link::Up { session, .. } = up else { return Err(Error::Ended) };
-            let queries = jobs.iter().map(|job| Query::Node(JobPath::new(job).instance(id))).collect();
-            match self.0.registry.read(queries).await {
-                Ok(answers) => {
-                    let foreign = |owner: u64| owner != 0 && owner != session;
-                    return Ok(answers.iter().any(|a| a.node().is_some_and(|n| foreign(n.owner))));
+            let queries: Vec<Query> = jobs.iter().map(|job| Query::Node(JobPath::new(job).instance(id))).collect();
+            let foreign = |owner: u64| owner != 0 && owner != session;
+            let is_foreign = |answers: &[Answer]| answers.iter().any(|a| a.node().is_some_and(|n| foreign(n.owner)));
+            match self.0.registry.read(queries.clone()).await {
+                Ok(answers) => return Ok(is_foreign(&answers)),
+                // A job that may not be read has no instance of ours. Its start reports why.
+                Err(RegistryError::Denied { .. }) => {
+                    for query in queries {
+                        match self.0.registry.read(vec![query]).await {
+                            Ok(answers) if is_foreign(&answers) => return Ok(true),
+                            Ok(_) | Err(_) => {}
+                        }
+                    }
+                    return Ok(false);
                 }
                 Err(error) if error.is_retryable() => {
                     tracing::warn!("{error}");

@@ -3,6 +3,7 @@
 
 mod effects;
 mod leftovers;
+mod refusals;
 mod slot;
 mod slots;
 mod timers;
@@ -26,6 +27,7 @@ use crate::execute::Executor;
 use crate::metrics::Metrics;
 use crate::mirror::{self, Watches};
 use leftovers::Leftover;
+use refusals::Refusals;
 use slot::Slot;
 use slots::{SlotId, Slots};
 use timers::Timers;
@@ -37,6 +39,8 @@ const AT_ONCE: usize = 256;
 const ENDS_AT_ONCE: usize = 64;
 /// An end waits no longer than that for others' begins, where they never cease.
 const END_WAIT: Duration = Duration::from_secs(1);
+/// Before a job that could not be read is read again.
+const LOAD_RETRY: Duration = Duration::from_secs(1);
 /// The longest pause without a look whether ends can be taken in.
 const END_LOOK: Duration = Duration::from_millis(2);
 
@@ -114,6 +118,12 @@ pub(crate) enum Message {
         step: StepId,
         result: StepResult,
     },
+    /// The registry refused a request.
+    Refused {
+        job: SlotId,
+        epoch: u64,
+        error: elasticjob_registry::Error,
+    },
     Latched {
         job: SlotId,
         epoch: u64,
@@ -167,6 +177,7 @@ impl Worker {
             names: HashMap::new(),
             leftovers: HashMap::new(),
             timers: Timers::default(),
+            refusals: Refusals::default(),
             ends: VecDeque::new(),
             link: Link::Down("not connected yet".into()),
             own: sender.downgrade(),
@@ -206,6 +217,7 @@ struct Task {
     /// What jobs left behind that stopped without a link.
     leftovers: HashMap<String, Leftover>,
     timers: Timers,
+    refusals: Refusals,
     /// Jobs of which something has ended that is to be taken in: see [`Slot::ended`].
     ends: VecDeque<(SlotId, Instant)>,
     link: Link,
@@ -302,7 +314,13 @@ impl Task {
             }
             Message::Done { job, epoch, step, result } => {
                 if self.is_current(job, epoch) {
+                    self.accepted(job, &result);
                     self.input(job, Input::Done(step, result));
+                }
+            }
+            Message::Refused { job, epoch, error } => {
+                if self.is_current(job, epoch) {
+                    self.refused(job, &error);
                 }
             }
             Message::Latched { job, epoch, step, node } => {
@@ -394,8 +412,11 @@ impl Task {
             let loaded = match loaded {
                 Ok((watches, view)) => Some((watches, Box::new(view))),
                 Err(error) => {
-                    tracing::warn!(job = path.job(), "cannot read the job: {error}");
-                    clock::sleep(Duration::from_secs(1)).await;
+                    // The loss of the link is reported by the link.
+                    if !error.is_retryable() {
+                        let _ = worker.send(Message::Refused { job, epoch, error });
+                    }
+                    clock::sleep(LOAD_RETRY).await;
                     None
                 }
             };

@@ -19,6 +19,7 @@ mod operations;
 mod overwrite;
 mod pages;
 mod quartz;
+mod refusals;
 mod rig;
 mod services;
 mod tracing;

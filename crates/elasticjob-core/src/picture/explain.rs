@@ -166,7 +166,7 @@ impl Look<'_> {
     fn instances(&mut self) {
         let view = &self.picture.view;
         if view.instances.is_empty() {
-            let evidence = "no process runs this job: start an agent whose file has it, or have it read its file again";
+            let evidence = "no process runs this job: start an agent whose file has it, or have it read its file again; where one runs, its log and /readyz say why it has not joined";
             return self.push(CheckName::Instances, Verdict::Cause, evidence);
         }
         let evidence = joined(view.instances.keys());

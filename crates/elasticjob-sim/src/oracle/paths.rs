@@ -31,7 +31,7 @@ fn is_known(root: &str, path: &str) -> bool {
     let is_item = |name: &str| parse_item(name).is_some();
     match parts.as_slice() {
         []
-        | ["config" | "servers" | "instances" | "leader" | "sharding" | "trigger" | "guarantee"]
+        | ["config" | "servers" | "instances" | "leader" | "sharding" | "trigger" | "guarantee" | "applied"]
         | ["leader", "election" | "sharding" | "failover"]
         | ["leader", "election", "instance" | "latch"]
         | ["leader", "sharding", "necessary" | "processing"]
@@ -40,7 +40,7 @@ fn is_known(root: &str, path: &str) -> bool {
         | ["systemTime", "current"]
         | ["next-job-instance-ip"] => true,
         ["servers", ip] => ip.parse::<std::net::Ipv4Addr>().is_ok(),
-        ["instances" | "trigger", id] => is_instance(id),
+        ["instances" | "trigger" | "applied", id] => is_instance(id),
         ["leader", "election" | "failover", "latch", place] => place.contains("latch-"),
         ["leader", "failover", "items", item] => is_item(item),
         ["sharding", item] => is_item(item),

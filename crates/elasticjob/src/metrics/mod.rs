@@ -91,6 +91,8 @@ pub(crate) struct JobMeter {
     joined: AtomicBool,
     /// The last success in milliseconds since the epoch; the start of the job before the first one.
     succeeded_at: AtomicI64,
+    /// Why the registry refuses requests of the job.
+    refusal: Mutex<Option<String>>,
 }
 
 impl Metrics {
@@ -110,6 +112,7 @@ impl Metrics {
             leads: AtomicBool::new(false),
             joined: AtomicBool::new(false),
             succeeded_at: AtomicI64::new(clock::now().0),
+            refusal: Mutex::new(None),
         })
     }
 
@@ -130,6 +133,12 @@ impl Metrics {
     pub(crate) fn parts(&self) -> BTreeMap<String, bool> {
         let jobs = self.jobs.lock();
         jobs.iter().map(|(name, meter)| (name.to_string(), meter.joined.load(Ordering::Relaxed))).collect()
+    }
+
+    /// The jobs whose requests the registry refuses, and why.
+    pub(crate) fn refusals(&self) -> BTreeMap<String, String> {
+        let jobs = self.jobs.lock();
+        jobs.iter().filter_map(|(name, meter)| Some((name.to_string(), meter.refusal.lock().clone()?))).collect()
     }
 
     /// Every series, as text in the OpenMetrics format.
@@ -176,6 +185,11 @@ impl JobMeter {
             _ => return,
         };
         counter.fetch_add(by as u64, Ordering::Relaxed);
+    }
+
+    /// Sets why the registry refuses requests of the job. Returns `true` if there was a reason before.
+    pub(crate) fn set_refusal(&self, reason: Option<String>) -> bool {
+        std::mem::replace(&mut *self.refusal.lock(), reason).is_some()
     }
 
     /// How it stands.
@@ -333,4 +347,6 @@ pub struct Health {
     /// The jobs that were started in this process and have not left it, and whether each takes part: it does not while it is not
     /// registered yet, and while there is no link.
     pub jobs: BTreeMap<String, bool>,
+    /// The jobs whose requests the registry refuses, and why.
+    pub refusals: BTreeMap<String, String>,
 }

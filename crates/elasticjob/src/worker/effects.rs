@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use elasticjob_core::machine::{Effect, Note, StepId, StepResult};
 use elasticjob_core::path::JobPath;
-use elasticjob_core::tree::Op;
+use elasticjob_core::tree::{Op, Reason};
 use elasticjob_core::view::Query;
-use elasticjob_registry::{Link, Outcome, Registry, Target};
+use elasticjob_registry::{Error, Link, Outcome, Registry, Target};
 use tokio::sync::oneshot;
 
 use super::leftovers::Leftover;
@@ -80,13 +80,21 @@ impl Task {
     fn commit(&mut self, job: SlotId, step: StepId, ops: Vec<Op>) {
         let (Link::Up { session, .. }, Some(worker)) = (&self.link, self.own.upgrade()) else { return };
         let (session, epoch) = (*session, self.epoch(job));
-        let done = Box::new(move |outcome| {
+        let done = Box::new(move |outcome, refused: Option<&Op>| {
             let result = match outcome {
                 Outcome::Committed { zxid } => StepResult::Committed { zxid },
-                Outcome::Refused(refusal) => StepResult::Refused(refusal),
+                Outcome::Refused(refusal) => {
+                    if let (Reason::Forbidden, Some(op)) = (refusal.reason, refused) {
+                        let error = Error::Denied { path: op.path().to_owned() };
+                        let _ = worker.send(Message::Refused { job, epoch, error });
+                    }
+                    StepResult::Refused(refusal)
+                }
                 Outcome::Unknown => StepResult::Unknown,
                 Outcome::Failed(error) => {
-                    tracing::debug!("a commit was not carried out: {error}");
+                    if !error.is_retryable() {
+                        let _ = worker.send(Message::Refused { job, epoch, error });
+                    }
                     StepResult::Failed
                 }
             };
@@ -102,7 +110,9 @@ impl Task {
             let result = match registry.read(queries).await {
                 Ok(answers) => StepResult::Answers(answers),
                 Err(error) => {
-                    tracing::debug!("a read failed: {error}");
+                    if !error.is_retryable() {
+                        let _ = worker.send(Message::Refused { job, epoch, error });
+                    }
                     StepResult::Failed
                 }
             };

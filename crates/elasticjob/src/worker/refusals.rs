@@ -1,0 +1,93 @@
+//! Requests that the registry refuses, or that cannot be sent: nothing that waits or retries by itself. Each cause is logged with
+//! what to do, again at a slow pace while it lasts, and stands in the health of the process.
+
+use std::collections::{HashMap, HashSet};
+use std::mem::Discriminant;
+use std::time::{Duration, Instant};
+
+use elasticjob_core::machine::StepResult;
+use elasticjob_registry::Error;
+
+use super::Task;
+use super::slots::SlotId;
+use crate::clock;
+
+/// Pause between two log lines about one kind of refusal.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+
+/// What was logged of each kind of refusal.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(HashMap<Discriminant<Error>, Logged>);
+
+#[derive(Debug)]
+struct Logged {
+    at: Instant,
+    /// The jobs that were refused since.
+    jobs: HashSet<String>,
+}
+
+impl Refusals {
+    /// Returns how many other jobs were refused for the same cause since its last log line; `None` while that line is recent.
+    fn note(&mut self, job: &str, error: &Error, now: Instant) -> Option<usize> {
+        let kind = std::mem::discriminant(error);
+        let Some(logged) = self.0.get_mut(&kind) else {
+            self.0.insert(kind, Logged { at: now, jobs: HashSet::new() });
+            return Some(0);
+        };
+        logged.jobs.insert(job.to_owned());
+        if now.duration_since(logged.at) < LOG_EVERY {
+            return None;
+        }
+        logged.at = now;
+        let jobs = std::mem::take(&mut logged.jobs);
+        Some(jobs.iter().filter(|other| *other != job).count())
+    }
+}
+
+impl Task {
+    /// A request of that job was refused.
+    pub(super) fn refused(&mut self, job: SlotId, error: &Error) {
+        let Some(slot) = self.slots.get(job) else { return };
+        slot.executor.meter().set_refusal(Some(error.to_string()));
+        match self.refusals.note(&slot.name, error, clock::instant()) {
+            None => {}
+            Some(0) => tracing::warn!(job = slot.name, "the registry refuses a request of the job: {error}; retrying"),
+            Some(others) => {
+                tracing::warn!(
+                    job = slot.name,
+                    "the registry refuses requests of this and {others} other jobs: {error}; retrying"
+                );
+            }
+        }
+    }
+
+    /// A write that was committed shows that the registry takes requests of that job.
+    pub(super) fn accepted(&mut self, job: SlotId, result: &StepResult) {
+        if matches!(result, StepResult::Committed { .. })
+            && let Some(slot) = self.slots.get(job)
+            && slot.executor.meter().set_refusal(None)
+        {
+            tracing::info!(job = slot.name, "the registry accepts requests of the job again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_is_logged_at_once_and_then_at_a_slow_pace_with_the_number_of_jobs() {
+        let mut refusals = Refusals::default();
+        let denied = |path: &str| Error::Denied { path: path.to_owned() };
+        let start = clock::instant();
+        assert_eq!(refusals.note("a", &denied("/a"), start), Some(0));
+        for job in ["a", "b", "c", "b"] {
+            assert_eq!(refusals.note(job, &denied("/x"), start + Duration::from_secs(1)), None);
+        }
+        let large = Error::TooLarge { path: "/a".into(), bytes: 2, limit: 1 };
+        assert_eq!(refusals.note("a", &large, start + Duration::from_secs(1)), Some(0), "another cause");
+        assert_eq!(refusals.note("a", &denied("/a"), start + LOG_EVERY), Some(2));
+        assert_eq!(refusals.note("a", &denied("/a"), start + LOG_EVERY * 2), Some(0));
+    }
+}

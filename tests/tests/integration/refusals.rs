@@ -1,0 +1,86 @@
+//! What a registry refuses is reported: in the log at once, in `/readyz`, by `explain`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use elasticjob_tests::{Process, ZooKeeper, agent, command, eventually, free_port, output};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn file(folder: &Path, name: &str, zookeeper: &ZooKeeper, digest: &str, jobs: &[&str], port: u16) -> PathBuf {
+    let job = |name: &&str| {
+        format!(
+            "    {name}:\n      elasticJobType: SCRIPT\n      cron: '* * * * * ?'\n      shardingTotalCount: 1\n      props: {{script.command.line: 'true'}}\n"
+        )
+    };
+    let jobs: String = jobs.iter().map(job).collect();
+    let text = format!(
+        "elasticjob:\n  metrics: {{port: {port}}}\n  regCenter: {{serverLists: '{}', namespace: refusals, sessionTimeoutMilliseconds: 4000{digest}}}\n  jobs:\n{jobs}",
+        zookeeper.address()
+    );
+    let path = folder.join(name);
+    std::fs::write(&path, text).expect("a file");
+    path
+}
+
+fn is_ready(port: u16, expected: &str) -> bool {
+    crate::services::get(port, "/readyz").is_some_and(|(_, body)| body.contains(expected))
+}
+
+#[test]
+fn a_missing_or_wrong_digest_is_reported_with_what_to_do_and_other_jobs_run_on() {
+    let zookeeper = ZooKeeper::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    // The namespace is open; the job belongs to a user.
+    let open = agent(&file(folder.path(), "open.yaml", &zookeeper, "", &["open"], 0), &folder.path().join("open"));
+    eventually("the open job", PATIENCE, || open.log().contains("joined as").then_some(()));
+    let owner = agent(
+        &file(folder.path(), "owner.yaml", &zookeeper, ", digest: 'u:p'", &["closed"], 0),
+        &folder.path().join("owner"),
+    );
+    eventually("the closed job", PATIENCE, || owner.log().contains("joined as").then_some(()));
+    for digest in ["", ", digest: 'u:wrong'"] {
+        let port = free_port();
+        let file = file(folder.path(), "stranger.yaml", &zookeeper, digest, &["closed", "open"], port);
+        let mut stranger: Process = agent(&file, &folder.path().join("stranger"));
+        eventually("the refusal is logged", PATIENCE, || {
+            let log = stranger.log();
+            (log.contains("the registry refuses a request of the job: access to `/closed")
+                && log.contains("check the digest"))
+            .then_some(())
+        });
+        eventually("the other job runs", PATIENCE, || stranger.log().contains("joined as").then_some(()));
+        eventually("it is in /readyz", PATIENCE, || {
+            is_ready(port, "job `closed` does not take part: access to `/closed").then_some(())
+        });
+        elasticjob_tests::pause(Duration::from_secs(5));
+        let warned = stranger.log().matches("the registry refuses").count();
+        assert_eq!(warned, 1, "one line, not one a second: {}", stranger.log());
+        stranger.signal("TERM");
+        assert_eq!(stranger.wait(PATIENCE).code(), Some(0), "{}", stranger.log());
+    }
+    let url = format!("zookeeper://{}/refusals", zookeeper.address());
+    let explained = command().args(["--registry", &url, "job", "explain", "closed"]).output().expect("runs");
+    assert_eq!(explained.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&explained.stdout).into_owned();
+    assert!(text.contains("registry") && text.contains("CAUSE") && text.contains("check the digest"), "{text}");
+}
+
+#[test]
+fn an_oversized_job_is_refused_by_its_name_before_anything_starts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let parameters: Vec<String> = (0..8_000).map(|item| format!("{item}={}", "x".repeat(130))).collect();
+    let text = format!(
+        "elasticjob:\n  jobs:\n    large:\n      elasticJobType: SCRIPT\n      shardingTotalCount: 8000\n      shardingItemParameters: {}\n      props: {{script.command.line: 'true'}}\n",
+        parameters.join(",")
+    );
+    std::fs::write(folder.path().join("jobs.yaml"), text).expect("a file");
+    for command in ["check", "agent"] {
+        let refused = output(&[command, "jobs.yaml"], folder.path());
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{command}: {said}");
+        assert!(said.contains("job `large`: key `shardingItemParameters`"), "{command}: {said}");
+        assert!(said.contains("bytes, and a registry takes 524288"), "{command}: {said}");
+        assert!(said.len() < 2_000, "{command}: the value is not repeated as a whole");
+    }
+}

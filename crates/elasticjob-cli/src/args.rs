@@ -117,11 +117,14 @@ pub(crate) enum JobOperation {
         #[arg(short, long)]
         yes: bool,
     },
-    /// Runs jobs once, now.
+    /// Run each enabled item of jobs once, now.
     Trigger {
         /// The jobs.
         #[arg(required = true)]
         names: Vec<String>,
+        /// Wait until each item has run, and print its result.
+        #[arg(long)]
+        wait: bool,
     },
     /// Lets jobs rest, on all servers, also after a restart.
     Disable(Jobs),

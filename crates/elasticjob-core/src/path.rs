@@ -29,8 +29,12 @@ pub enum Place<'a> {
     Processing,
     /// `leader/failover/items/<item>`.
     FailoverItem(u32),
+    /// `leader/leaving/<id>`.
+    Leaving(&'a str),
     /// `trigger/<id>`.
     Trigger(&'a str),
+    /// `trigger/<item>` or `trigger/<item>-<request>`, with the name.
+    ItemTrigger(u32, &'a str),
     /// `sharding/<item>/disabled`.
     ItemDisabled(u32),
     /// `sharding/<item>/failover`.
@@ -125,6 +129,26 @@ impl JobPath {
     /// `leader/failover/items/<item>`.
     pub fn failover_item(&self, item: u32) -> String {
         format!("{}/leader/failover/items/{item}", self.root)
+    }
+
+    /// `leader/leaving`: the instances that leave while items run there; ours only, see COMPAT.md.
+    pub fn leaving(&self) -> String {
+        self.below("leader/leaving")
+    }
+
+    /// `leader/leaving/<id>`.
+    pub fn leaving_instance(&self, id: &str) -> String {
+        format!("{}/leader/leaving/{id}", self.root)
+    }
+
+    /// `results`: what became of triggers whose end somebody waits for; ours only, see COMPAT.md.
+    pub fn results(&self) -> String {
+        self.below("results")
+    }
+
+    /// `results/<name>`, with the name of the trigger.
+    pub fn result(&self, trigger: &str) -> String {
+        format!("{}/results/{trigger}", self.root)
     }
 
     /// `trigger`.
@@ -239,7 +263,11 @@ impl JobPath {
             [Some("config"), None, ..] => Place::Config,
             [Some("servers"), Some(ip), None, ..] => Place::Server(ip),
             [Some("instances"), Some(id), None, ..] => Place::Instance(id),
-            [Some("trigger"), Some(id), None, ..] => Place::Trigger(id),
+            [Some("trigger"), Some(name), None, ..] => match item_of_trigger(name) {
+                Some(item) => Place::ItemTrigger(item, name),
+                None => Place::Trigger(name),
+            },
+            [Some("leader"), Some("leaving"), Some(id), None, _] => Place::Leaving(id),
             [Some("leader"), Some("election"), Some("instance"), None, _] => Place::Leader,
             [Some("leader"), Some("sharding"), Some("necessary"), None, _] => Place::Necessary,
             [Some("leader"), Some("sharding"), Some("processing"), None, _] => Place::Processing,
@@ -283,6 +311,12 @@ pub fn parse_item(text: &str) -> Option<u32> {
     (item.to_string() == text).then_some(item)
 }
 
+/// The item of a trigger of one item: `<item>`, or `<item>-<request>` where somebody waits for its end. Every other name is that
+/// of an instance.
+pub fn item_of_trigger(name: &str) -> Option<u32> {
+    parse_item(name.split_once('-').map_or(name, |(item, _)| item))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,6 +330,10 @@ mod tests {
             ("/a/servers/10.0.0.1", Some(Place::Server("10.0.0.1"))),
             ("/a/servers", Some(Place::Other)),
             ("/a/instances/10.0.0.1@-@7", Some(Place::Instance("10.0.0.1@-@7"))),
+            ("/a/leader/leaving/10.0.0.1@-@7", Some(Place::Leaving("10.0.0.1@-@7"))),
+            ("/a/trigger/10.0.0.1@-@7", Some(Place::Trigger("10.0.0.1@-@7"))),
+            ("/a/trigger/10", Some(Place::ItemTrigger(10, "10"))),
+            ("/a/trigger/10-0a1b", Some(Place::ItemTrigger(10, "10-0a1b"))),
             ("/a/leader/election/instance", Some(Place::Leader)),
             ("/a/leader/election/latch/_c_x-latch-0000000000", Some(Place::Other)),
             ("/a/leader/failover/items/11", Some(Place::FailoverItem(11))),

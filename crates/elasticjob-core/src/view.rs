@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use litemap::LiteMap;
 
-use crate::path::{JobPath, Place};
+use crate::path::{JobPath, Place, item_of_trigger};
 use crate::shard::descending;
 use crate::tree::Node;
 use crate::wire::parse_instance;
@@ -96,8 +96,12 @@ pub struct JobView {
     pub processing: Option<Node>,
     /// `leader/failover/items/<item>`.
     pub failover_items: BTreeSet<u32>,
+    /// `leader/leaving/<id>`: instances that leave, and get no items any more.
+    pub leaving: BTreeSet<String>,
     /// `trigger/<id>`.
     pub triggers: BTreeSet<String>,
+    /// `trigger/<item>` and `trigger/<item>-<request>`, by item, with the names.
+    pub item_triggers: BTreeSet<(u32, String)>,
 }
 
 impl JobView {
@@ -113,6 +117,7 @@ impl JobView {
             Query::Node(path.processing()),
             Query::Children(path.failover_items()),
             Query::Children(path.triggers()),
+            Query::Children(path.leaving()),
         ]
     }
 
@@ -137,7 +142,9 @@ impl JobView {
             necessary: node(5),
             processing: node(6),
             failover_items: names(7).iter().filter_map(|n| crate::path::parse_item(n)).collect(),
-            triggers: names(8).iter().cloned().collect(),
+            triggers: names(8).iter().filter(|n| item_of_trigger(n).is_none()).cloned().collect(),
+            item_triggers: names(8).iter().filter_map(|n| Some((item_of_trigger(n)?, n.clone()))).collect(),
+            leaving: names(9).iter().cloned().collect(),
             ..JobView::default()
         };
         for (query, answer) in second {
@@ -151,7 +158,7 @@ impl JobView {
     /// Takes one change in. Of two reads of one node the later write stays.
     pub fn apply(&mut self, path: &JobPath, at: &str, node: Option<Node>) {
         let place = path.place(at);
-        if let Some(Place::Server(_) | Place::Instance(_)) = place {
+        if let Some(Place::Server(_) | Place::Instance(_) | Place::Leaving(_)) = place {
             self.available.take();
             self.takes_part.take();
         }
@@ -174,6 +181,21 @@ impl JobView {
                     self.failover_items.insert(item);
                 } else {
                     self.failover_items.remove(&item);
+                }
+            }
+            Some(Place::Leaving(id)) => {
+                if node.is_some() {
+                    self.leaving.insert(id.to_owned());
+                } else {
+                    self.leaving.remove(id);
+                }
+            }
+            Some(Place::ItemTrigger(item, name)) => {
+                let entry = (item, name.to_owned());
+                if node.is_some() {
+                    self.item_triggers.insert(entry);
+                } else {
+                    self.item_triggers.remove(&entry);
                 }
             }
             Some(Place::Trigger(id)) => {
@@ -204,7 +226,9 @@ impl JobView {
             Place::Necessary => data(self.necessary.as_ref()),
             Place::Processing
             | Place::FailoverItem(_)
+            | Place::Leaving(_)
             | Place::Trigger(_)
+            | Place::ItemTrigger(..)
             | Place::ItemDisabled(_)
             | Place::ItemFailover(_)
             | Place::ItemRunning(_)
@@ -222,12 +246,13 @@ impl JobView {
         })
     }
 
-    /// The instances that may get items: their node is readable and their server is enabled. In descending order of their
+    /// The instances that may get items: their node is readable, their server is enabled, and they do not leave. In descending order of their
     /// ids, as strategies take them.
     pub fn available(&self) -> &Arc<[String]> {
         self.available.get_or_init(|| {
             let enabled = |ip: &String| self.server(ip) == Some(ServerState::Enabled);
-            descending(self.server_ips.iter().filter(|(_, ip)| enabled(ip)).map(|(id, _)| id.clone()).collect()).into()
+            let takes_items = |(id, ip): &(&String, &String)| enabled(ip) && !self.leaving.contains(*id);
+            descending(self.server_ips.iter().filter(takes_items).map(|(id, _)| id.clone()).collect()).into()
         })
     }
 
@@ -235,6 +260,12 @@ impl JobView {
     pub(crate) fn takes_part(&self, id: &str, server_ip: &str) -> bool {
         let enabled = || self.server(server_ip) == Some(ServerState::Enabled);
         *self.takes_part.get_or_init(|| self.is_live(id) && enabled())
+    }
+
+    /// The names of the triggers of one item.
+    pub fn triggers_of(&self, item: u32) -> impl Iterator<Item = &String> {
+        let of_item = self.item_triggers.range((item, String::new())..);
+        of_item.take_while(move |(other, _)| *other == item).map(|(_, name)| name)
     }
 
     /// Whether an instance of that id is registered.

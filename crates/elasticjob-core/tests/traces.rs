@@ -43,7 +43,9 @@ fn is_known_otherwise(rest: &str) -> bool {
 /// Whether Java makes that node ephemeral; `None` where it depends on the configuration.
 fn is_ephemeral(place: &Place<'_>, rest: &str) -> Option<bool> {
     match place {
-        Place::Instance(_) | Place::Leader | Place::Processing | Place::ItemFailover(_) => Some(true),
+        Place::Instance(_) | Place::Leader | Place::Leaving(_) | Place::Processing | Place::ItemFailover(_) => {
+            Some(true)
+        }
         Place::ItemRunning(_) => None,
         Place::Other => Some(rest.contains("-latch-0") || rest == "next-job-instance-ip"),
         Place::Root
@@ -52,6 +54,7 @@ fn is_ephemeral(place: &Place<'_>, rest: &str) -> Option<bool> {
         | Place::Necessary
         | Place::FailoverItem(_)
         | Place::Trigger(_)
+        | Place::ItemTrigger(..)
         | Place::ItemDisabled(_) => Some(false),
     }
 }
@@ -97,6 +100,7 @@ fn every_node_of_the_recorded_scenarios_is_known_and_reads_back() {
                 Place::Necessary | Place::Processing | Place::FailoverItem(_) | Place::Trigger(_) => {
                     assert_eq!(data, "", "{path}");
                 }
+                Place::Leaving(_) | Place::ItemTrigger(..) => panic!("{path}: Java has no such node"),
                 Place::Root | Place::ItemDisabled(_) | Place::Other => {}
             }
         }

@@ -23,6 +23,8 @@ pub struct Options {
     pub session_timeout: Duration,
     /// How long a run takes, in milliseconds, at least and at most.
     pub run_millis: (u64, u64),
+    /// An item whose runs take longer: that many milliseconds.
+    pub long_item: Option<(u32, u64)>,
     /// How many runs of a hundred fail.
     pub failing: u64,
     /// By how much the clocks of the instances seem to differ from the registry's when they ask.
@@ -43,6 +45,7 @@ impl Options {
             peers: 0,
             session_timeout: Duration::from_secs(4),
             run_millis: (5, 300),
+            long_item: None,
             failing: 0,
             clock_error: Duration::ZERO,
             slow_requests: false,
@@ -114,6 +117,8 @@ pub enum Order {
     Restore,
     /// Triggers the job on all instances, as Java's operation API does.
     Trigger,
+    /// Triggers each item, as our operations do where no Java instance owns items.
+    TriggerItems,
     /// Shuts the process's instance down by deleting its node.
     ShutDown,
     /// Leaves a mark of nobody.
@@ -188,6 +193,7 @@ impl fmt::Display for Order {
             Order::BadConfig => write!(f, "bad-config"),
             Order::Restore => write!(f, "restore"),
             Order::Trigger => write!(f, "trigger"),
+            Order::TriggerItems => write!(f, "trigger-items"),
             Order::ShutDown => write!(f, "shut-down"),
             Order::Mark(mark, item) => write!(f, "mark {mark:?} {item}"),
         }
@@ -232,6 +238,7 @@ impl std::str::FromStr for Fault {
             "bad-config" => order(Order::BadConfig),
             "restore" => order(Order::Restore),
             "trigger" => order(Order::Trigger),
+            "trigger-items" => order(Order::TriggerItems),
             "shut-down" => order(Order::ShutDown),
             "mark" => {
                 let (name, item) = rest.split_once(' ').ok_or("expected `mark <name> <item>`")?;

@@ -137,6 +137,8 @@ impl Schedule {
                 let step = i64::try_from(chance.below(12_000)).unwrap_or_default() - 6_000;
                 Fault::Clock(step * far)
             }
+            // Java's instances take no triggers of items.
+            18 if self.peers == 0 && length % 2 == 0 => Fault::Order(Order::TriggerItems),
             18 => Fault::Order(Order::Trigger),
             19 => Fault::Order(match chance.below(5) {
                 0 if process != 0 => Order::ShutDown,

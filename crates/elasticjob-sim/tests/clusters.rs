@@ -419,3 +419,133 @@ fn a_storm_of_faults_doubles_nothing_and_leaves_nothing_behind() {
         }
     }
 }
+
+/// The items that an instance does not run when it is asked to stop move at once; the one that runs follows when its run ends.
+#[test]
+fn an_instance_that_stops_in_a_long_run_gives_its_idle_items_away_at_once() {
+    for seed in 0..150 {
+        let mut document = document(6);
+        document.failover = seed % 2 == 0;
+        let long_item = Some((to_u32(seed % 6), 9_000));
+        let mut world = World::new(Options { long_item, ..options(seed, document, 3) });
+        let stop = Duration::from_millis(8_000 + seed * 37 % 1_000);
+        // The leader or another one; the third one's grace is short.
+        world.strike(stop, to_usize(seed % 2), Fault::Stop { restart: None });
+        world.run_until(secs(20));
+        assert_no_overlap(&world, seed);
+        let long = to_u32(seed % 6);
+        for item in (0..6).filter(|item| *item != long) {
+            let begun = begun(&world, item);
+            for second in 5..18 {
+                let due = World::moment(secs(second));
+                assert_eq!(begun.get(&due), Some(&1), "seed {seed}: item {item} at second {second}\n{}", world.story());
+            }
+            let late = world.journal().iter().filter(|entry| entry.item == item && entry.due >= World::moment(secs(5)));
+            let latest = late.map(|entry| entry.start.since(entry.due)).max().unwrap_or_default();
+            assert!(latest <= secs(1), "seed {seed}: item {item} waited {latest:?}\n{}", world.story());
+        }
+        let after =
+            world.journal().iter().any(|entry| entry.item == long && entry.start > World::moment(stop + secs(1)));
+        assert!(after, "seed {seed}: item {long} follows when its run has ended\n{}", world.story());
+    }
+}
+
+/// One trigger of an item is one run of it, whoever dies, leaves, joins or is cut off around it.
+#[test]
+fn a_trigger_of_items_runs_each_of_them_once_whatever_happens_around_it() {
+    let path = JobPath::new("job");
+    let faults = [
+        None,
+        Some(Fault::Crash { restart: None }),
+        Some(Fault::Stop { restart: None }),
+        Some(Fault::Stop { restart: Some(secs(1)) }),
+        Some(Fault::Cut(Duration::from_millis(700))),
+        Some(Fault::Expire),
+        Some(Fault::Pause(secs(6))),
+        Some(Fault::Failover(Duration::from_millis(400))),
+        Some(Fault::Join),
+    ];
+    for seed in 0..400_u64 {
+        let fault = &faults[to_usize(seed % faults.len() as u64)];
+        let mut document = document(5);
+        document.cron = Some("0 0 0 1 1 ?".into()); // nothing but triggers
+        document.failover = seed % 2 == 0;
+        let mut world = World::new(Options { run_millis: (5, 900), ..options(seed, document, 3) });
+        let mut chance = Chance::new(seed ^ 4_242);
+        let at = Duration::from_millis(chance.between(5_000, 6_000));
+        let before = Duration::from_millis(chance.between(0, 600));
+        let strike = if seed % 3 == 0 { at + before } else { at - before };
+        if let Some(fault) = fault {
+            let process = if *fault == Fault::Join { 4 } else { to_usize(chance.below(3)) };
+            world.strike(strike, process, fault.clone());
+        }
+        let triggers = (0..5).map(|item| Op::create(path.trigger(&item.to_string()), ""));
+        let ops = std::iter::once(Op::Ensure(path.triggers())).chain(triggers).collect();
+        world.strike(at, 0, Fault::Operator(ops));
+        world.run_until(secs(30));
+        assert_no_overlap(&world, seed);
+        for item in 0..5 {
+            let runs = world.journal().iter().filter(|e| e.item == item && e.source == Source::Trigger).count();
+            // Where the begin was committed and its process died, or lost its session, before it knew, nothing ran: a failover
+            // job has it taken over, another one reports it.
+            let lost =
+                matches!(fault, Some(Fault::Crash { .. } | Fault::Expire | Fault::Pause(_) | Fault::Failover(_)));
+            let taken = world.journal().iter().filter(|e| e.item == item && e.source == Source::Failover).count();
+            let expected = runs == 1 || (lost && runs == 0 && (taken == 1 || seed % 2 == 1));
+            assert!(expected, "seed {seed}, {fault:?}: item {item} ran {runs} times, taken {taken}\n{}", world.story());
+        }
+        let left = world.tree().children(&path.triggers()).unwrap_or_default();
+        assert!(left.is_empty(), "seed {seed}: {left:?} is left\n{}", world.story());
+    }
+}
+
+#[test]
+fn a_trigger_of_a_disabled_item_is_dropped_and_does_not_run_when_it_is_enabled() {
+    let path = JobPath::new("job");
+    for seed in 0..50 {
+        let mut document = document(2);
+        document.cron = Some("0 0 0 1 1 ?".into());
+        let mut world = World::new(options(seed, document, 2));
+        let operator = |ops: Vec<Op>| Fault::Operator(ops);
+        world.strike(secs(5), 0, operator(vec![Op::create(path.item_disabled(0), "")]));
+        let triggers = [0, 1].map(|item: u32| Op::create(path.trigger(&item.to_string()), ""));
+        let by_item = seed % 2 == 0;
+        let ops = std::iter::once(Op::Ensure(path.triggers())).chain(triggers).collect();
+        match by_item {
+            true => world.strike(secs(6), 0, operator(ops)),
+            false => world.strike(secs(6), 0, Fault::Order(elasticjob_sim::Order::Trigger)),
+        }
+        world.strike(secs(9), 0, operator(vec![Op::delete(path.item_disabled(0))]));
+        world.run_until(secs(15));
+        let runs = |item: u32| world.journal().iter().filter(|e| e.item == item && e.source == Source::Trigger).count();
+        assert_eq!((runs(0), runs(1)), (0, 1), "seed {seed}\n{}", world.story());
+        assert!(world.story().contains("dropped the trigger of items [0]"), "seed {seed}\n{}", world.story());
+    }
+}
+
+fn to_u32(number: u64) -> u32 {
+    u32::try_from(number).expect("small")
+}
+
+fn to_usize(number: u64) -> usize {
+    usize::try_from(number).expect("small")
+}
+
+/// Java's console triggers instances, not items.
+#[test]
+fn a_trigger_of_an_instance_that_is_gone_is_run_by_those_who_get_its_items() {
+    for seed in 0..100 {
+        let mut document = document(6);
+        document.cron = Some("0 0 0 1 1 ?".into());
+        let mut world = World::new(options(seed, document, 3));
+        world.strike(Duration::from_millis(6_000), to_usize(seed % 3), Fault::Crash { restart: None });
+        world.strike(Duration::from_millis(6_500), 0, Fault::Order(elasticjob_sim::Order::Trigger));
+        world.run_until(secs(20));
+        for item in 0..6 {
+            let runs = world.journal().iter().filter(|e| e.item == item && e.source == Source::Trigger).count();
+            assert_eq!(runs, 1, "seed {seed}: item {item}\n{}", world.story());
+        }
+        let left = world.tree().children(&JobPath::new("job").triggers()).unwrap_or_default();
+        assert!(left.is_empty(), "seed {seed}: {left:?} is left\n{}", world.story());
+    }
+}

@@ -371,15 +371,15 @@ impl JobHandle {
         self.states.clone()
     }
 
-    /// Runs the job once, now, on all of its instances (Java: `JobOperateAPI.trigger`, `OneOffJobBootstrap.execute`). An
-    /// instance that is running takes it after its run.
+    /// Runs the job once, now: each of its items on the instance that owns it (Java: `JobOperateAPI.trigger`,
+    /// `OneOffJobBootstrap.execute`). An item that is running runs again after that.
     ///
     /// # Errors
     ///
-    /// The registry failed.
+    /// The job is disabled, or the registry failed.
     pub async fn execute(&self) -> Result<(), Error> {
         match Operate::new(Arc::clone(self.connection.registry())).trigger(&self.name).await {
-            Ok(()) => Ok(()),
+            Ok(_) => Ok(()),
             Err(OperateError::Registry(error)) => Err(error.into()),
             Err(other) => Err(Error::Refused { job: self.name.clone(), reason: other.to_string() }),
         }

@@ -70,7 +70,8 @@ pub use identity::{NetworkPreference, server_ip};
 pub use listen::{DistributeOnce, ListenedRun, Listener, OnceListener, TimeOuts};
 pub use metrics::Health;
 pub use operate::{
-    Change, DUMP_ANSWER_MAX, History, HistoryEntry, HistoryQuery, Operate, OperateError, Scope, StoredConfig, dump_from,
+    Change, DUMP_ANSWER_MAX, History, HistoryEntry, HistoryQuery, ItemResult, Operate, OperateError, Scope,
+    StoredConfig, Triggered, dump_from,
 };
 pub use plugins::Plugins;
 #[doc(hidden)]

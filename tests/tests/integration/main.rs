@@ -24,6 +24,7 @@ mod rig;
 mod services;
 mod tracing;
 mod transcripts;
+mod triggers;
 mod types;
 mod ways;
 mod znodes;

@@ -1,6 +1,6 @@
 //! `elasticjob job …`.
 
-use elasticjob::{Difference, Explained, JobBrief, Operate, OperateError, Scope};
+use elasticjob::{Difference, Explained, ItemResult, JobBrief, Operate, OperateError, Scope, Triggered};
 use elasticjob_core::wire::yaml::{self, Typed, Yaml};
 use serde_json::{Map, Value, json};
 
@@ -14,11 +14,14 @@ pub(super) async fn run(operate: &Operate, operation: &JobOperation, format: Out
         JobOperation::List { server, .. } => output::data(&list(operate, server.as_deref(), format).await?),
         JobOperation::Show { name } => show(operate, name, format).await,
         JobOperation::Config { name } => output::data(&config(&operate.config(name).await?.text, format)?),
-        JobOperation::Trigger { names } => {
+        JobOperation::Trigger { names, wait } => {
             for name in names {
                 operate.check(Scope::Job(name)).await?;
             }
-            each(names, async |name| operate.trigger(name).await).await
+            match wait {
+                true => trigger_and_wait(operate, names, format).await,
+                false => each(names, async |name| operate.trigger(name).await.map(|found| not_run(name, &found))).await,
+            }
         }
         JobOperation::Disable(jobs) => on(operate, jobs, async |scope| operate.disable(scope).await).await,
         JobOperation::Enable(jobs) => on(operate, jobs, async |scope| operate.enable(scope).await).await,
@@ -27,6 +30,36 @@ pub(super) async fn run(operate: &Operate, operation: &JobOperation, format: Out
         JobOperation::Dump { name, .. } => output::data(&operate.dump(name).await?),
         JobOperation::Apply { .. } | JobOperation::History { .. } | JobOperation::Explain { .. } => Ok(()),
     }
+}
+
+/// Says which items a trigger does not run.
+fn not_run(job: &str, triggered: &Triggered) {
+    for (item, reason) in &triggered.not_run {
+        output::tell(&format!("item {item} of `{job}` does not run: {reason}"));
+    }
+}
+
+/// The results of all items; exit code 1 where one did not succeed.
+async fn trigger_and_wait(operate: &Operate, names: &[String], format: Output) -> Result<(), Failure> {
+    let mut listing = Listing::new(&["JOB", "ITEM", "RESULT"]);
+    let mut failed = 0;
+    for name in names {
+        let (triggered, results) = operate.trigger_and_wait(name).await?;
+        not_run(name, &triggered);
+        for id in &triggered.instances {
+            output::tell(&format!("`{name}`: {id} is an instance of Java, which reports no results"));
+        }
+        failed += results.iter().filter(|result| !result.succeeded).count();
+        for ItemResult { item, text, .. } in results {
+            let object = json!({"jobName": name, "item": item, "result": text});
+            listing.push(vec![name.clone(), item.to_string(), text], object);
+        }
+    }
+    output::data(&listing.text(format))?;
+    if failed > 0 {
+        return Err(anyhow::anyhow!("{failed} items did not succeed").into());
+    }
+    Ok(())
 }
 
 /// The stored text; as JSON, with Java's keys, where that is asked for.

@@ -47,7 +47,12 @@ impl JobMachine {
     /// The firing that waits has waited for long enough.
     fn give_up_waiting(&mut self, out: &mut Effects) {
         self.follow.hold_until = None;
-        self.follow.trigger_held = false;
+        if std::mem::take(&mut self.follow.trigger_held) {
+            out.note(Note::TriggerDropped {
+                items: Vec::new(),
+                reason: "without items: the resharding did not end in time",
+            });
+        }
         if let Some(due) = self.schedule.last_due.filter(|due| *due > self.schedule.floor && self.is_held()) {
             self.schedule.floor = due;
             let misfire = self.config.as_ref().is_some_and(|c| c.misfire);

@@ -231,7 +231,8 @@ impl JobMachine {
             let mut new = wanted.clone();
             if let Some(owner) = owner {
                 let old = owner.text();
-                if old != *wanted && survey.basis.available.contains(&old) && runs_with(*item, &old) {
+                let keeps = survey.basis.available.contains(&old) || self.view.leaving.contains(&old);
+                if old != *wanted && keeps && runs_with(*item, &old) {
                     plan.kept.insert(*item);
                     new.clone_from(&old);
                 }

@@ -93,6 +93,10 @@ pub struct JobMachine {
     comparison: Comparison,
     /// Whether an operator took it out.
     is_shut_down: bool,
+    /// Whether `leader/leaving/<id>` of ours is there in this session.
+    has_announced_leave: bool,
+    /// What became of triggers whose end somebody waits for, to be written.
+    results: BTreeMap<String, &'static str>,
     /// When what still ran was told to end, since this instance has to leave.
     cut_off: Option<Timestamp>,
     /// What was cut off then and waits for another one, and whether it had been taken over.
@@ -120,17 +124,20 @@ pub struct JobMachine {
 }
 
 /// Who goes first when several steps could be made: what is due before what keeps house.
-const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 25] = [
+const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 29] = [
     JobMachine::confirm_shutdown,
     JobMachine::settle,
     JobMachine::settle_takeovers,
     JobMachine::release,
     JobMachine::begin,
     JobMachine::leave_queues,
+    JobMachine::announce_leave,
+    JobMachine::report_results,
     JobMachine::leave,
     JobMachine::join,
     JobMachine::restore_server,
     JobMachine::acknowledge_trigger,
+    JobMachine::drop_triggers,
     JobMachine::take_in,
     JobMachine::keep_marks,
     JobMachine::release_late,
@@ -141,6 +148,7 @@ const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 25] = [
     JobMachine::abdicate,
     JobMachine::elect,
     JobMachine::look_at_owners,
+    JobMachine::adopt_triggers,
     JobMachine::reshard,
     JobMachine::ask_for_items,
     JobMachine::ask_for_division,
@@ -180,6 +188,8 @@ impl JobMachine {
             has_joined: false,
             comparison: Comparison::default(),
             is_shut_down: false,
+            has_announced_leave: false,
+            results: BTreeMap::new(),
             cut_off: None,
             cut: BTreeMap::new(),
             takers: BTreeMap::new(),
@@ -349,6 +359,10 @@ impl JobMachine {
             Step::Publish { text } => self.published(now, text, result, out),
             Step::Join { wrote, server } => self.join_done(now, wrote, server, result, out),
             Step::ConfirmShutdown => self.shutdown_confirmed(now, result, out),
+            Step::AnnounceLeave => self.leave_announced(now, result, out),
+            Step::AdoptTrigger { id, items } => self.trigger_adopted(now, id, items, result, out),
+            Step::DropTriggers { triggers, items } => self.triggers_dropped(now, triggers, items, result, out),
+            Step::Report { results } => self.results_reported(now, results, result),
             Step::Leave { ops } => self.leave_done(now, ops, result, out),
             Step::Server | Step::Tidy => self.housekeeping_done(now, result, out),
             Step::ReadLeader { latch } => self.leader_read(now, latch, result, out),

@@ -33,6 +33,8 @@ pub enum Note {
     ClearedMark { item: u32, of: String },
     TakenOver { item: u32, from: String },
     Triggered,
+    TriggerAdopted { instance: String, items: Vec<u32> },
+    TriggerDropped { items: Vec<u32>, reason: &'static str },
     Rescheduled { cron: String, zone: String, next: Option<Timestamp> },
     BadConfig { reason: String, rests: bool },
     GoodConfig,
@@ -88,6 +90,8 @@ impl Note {
             | Note::Refused { .. }
             | Note::ClearedMark { .. }
             | Note::TakenOver { .. }
+            | Note::TriggerDropped { .. }
+            | Note::TriggerAdopted { .. }
             | Note::DiffersFromStored { .. }
             | Note::ShutDownByOperator => Level::Warn,
             Note::BadConfig { .. } | Note::ClockOff { .. } | Note::BadStrategy { .. } => Level::Error,
@@ -156,6 +160,15 @@ impl fmt::Display for Note {
             }
             Note::TakenOver { item, from } => write!(f, "failover: takes item {item} over from {from}"),
             Note::Triggered => write!(f, "triggered"),
+            Note::TriggerAdopted { instance, items } => {
+                write!(f, "{instance} is gone and did not take up its trigger: items {items:?} run once in its place")
+            }
+            Note::TriggerDropped { items, reason } if items.is_empty() => {
+                write!(f, "dropped the trigger: this instance is {reason}")
+            }
+            Note::TriggerDropped { items, reason } => {
+                write!(f, "dropped the trigger of items {items:?}, which do not run: they are {reason}")
+            }
             Note::Rescheduled { cron, zone, next } => {
                 write!(f, "rescheduled to `{cron}`")?;
                 if !zone.is_empty() {

@@ -32,6 +32,8 @@ impl JobMachine {
         let session = self.session_id();
         let Some(busy) = self.busy.get_mut(&item).filter(|b| b.run == run) else { return };
         busy.phase = Phase::Ended { at: now };
+        let result = if failed { "failed" } else { "ok" };
+        self.results.extend(std::mem::take(&mut busy.requests).into_iter().map(|request| (request, result)));
         out.note(Note::Ended { items: vec![item], failed: if failed { vec![item] } else { Vec::new() } });
         let was_cut_off = failed && self.cut_off.is_some();
         match busy.mark {

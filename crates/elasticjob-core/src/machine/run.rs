@@ -28,8 +28,10 @@ pub(super) enum Part {
     Superseded(u32),
     /// The mark that the item runs.
     Mark(u32),
-    /// What asked for the run goes.
+    /// What asked the instance for the run goes.
     Trigger,
+    /// What asked for the run of this item goes.
+    ItemTrigger(u32),
 }
 
 impl Part {
@@ -40,6 +42,7 @@ impl Part {
             | Part::Fence(item)
             | Part::Misfire(item)
             | Part::Superseded(item)
+            | Part::ItemTrigger(item)
             | Part::Mark(item) => Some(item),
             Part::Trigger => None,
         }
@@ -55,7 +58,7 @@ impl JobMachine {
         let run = RunId(self.begins);
         let (instance, session) = (self.id().to_owned(), self.session_id());
         let mut ledger = Ledger { due, instance, session, begin: self.begins, at: Some(now) };
-        let mut plan = Begun { run, due, source, items: Vec::new(), parts: Vec::new() };
+        let mut plan = Begun { run, due, source, items: Vec::new(), parts: Vec::new(), triggers: Vec::new() };
         let mut ops = Vec::new();
         for item in items.into_iter().take(limits::ITEMS_PER_COMMIT) {
             let taken = self.taken.contains_key(&item);
@@ -73,6 +76,15 @@ impl JobMachine {
                 ops.push(op);
             }
             plan.items.push(item);
+            let mut requests = Vec::new();
+            if source == Source::Trigger {
+                for name in self.view.triggers_of(item) {
+                    plan.parts.push(Part::ItemTrigger(item));
+                    ops.push(Op::delete(self.path.trigger(name)));
+                    plan.triggers.push((item, name.clone()));
+                    requests.extend(name.contains('-').then(|| name.clone()));
+                }
+            }
             let mark = match (config.monitor_execution, config.failover || taken) {
                 (_, true) => Mark::Persistent,
                 (true, false) => Mark::Ephemeral,
@@ -94,6 +106,7 @@ impl JobMachine {
                 mark,
                 session,
                 remarked: false,
+                requests,
             };
             self.busy.insert(item, Box::new(busy));
         }
@@ -117,11 +130,19 @@ impl JobMachine {
         }
         // Most inputs come when nothing is to begin.
         let last = self.schedule.last_due;
-        let wants =
-            |item: &Item| item.missed.is_some() || item.triggered || last.is_some_and(|due| item.accounted < due);
+        let is_triggered = |number: u32, item: &Item| {
+            item.triggered || (!self.view.item_triggers.is_empty() && self.view.triggers_of(number).next().is_some())
+        };
+        let wants = |number: u32, item: &Item| {
+            item.missed.is_some() || last.is_some_and(|due| item.accounted < due) || is_triggered(number, item)
+        };
         let idle = |number: &u32, item: &Item| {
             let free = !self.busy.contains_key(number) && !self.blocked.contains_key(number);
-            wants(item) && free && !item.disabled && item.taken_by.is_none() && !self.taken.contains_key(number)
+            wants(*number, item)
+                && free
+                && !item.disabled
+                && item.taken_by.is_none()
+                && !self.taken.contains_key(number)
         };
         let ready: Vec<(u32, &Item)> = self.items.iter().filter(|(n, i)| idle(n, i)).map(|(n, i)| (*n, &**i)).collect();
         let which = |wanted: &dyn Fn(&Item) -> bool| -> Vec<u32> {
@@ -139,7 +160,8 @@ impl JobMachine {
                 return Some((Source::Schedule, due, owed));
             }
         }
-        let triggered = which(&|item| item.triggered);
+        let triggered: Vec<u32> =
+            ready.iter().filter(|(number, item)| is_triggered(*number, item)).map(|(number, _)| *number).collect();
         (!triggered.is_empty()).then_some((Source::Trigger, now, triggered))
     }
 
@@ -195,6 +217,9 @@ impl JobMachine {
     fn begun(&mut self, now: Timestamp, plan: &Begun, zxid: i64, out: &mut Effects) {
         self.refusals = 0;
         self.account_begun(&plan.items, out);
+        for trigger in &plan.triggers {
+            self.view.item_triggers.remove(trigger);
+        }
         for number in &plan.items {
             self.note_begun(*number, plan.due, plan.source, zxid);
         }
@@ -275,6 +300,11 @@ impl JobMachine {
         };
         if part == Part::Mark(item) && refusal.reason == Reason::Exists {
             self.blocked.insert(item, Blocked { inspect: true, ..Blocked::default() });
+        } else if part == Part::ItemTrigger(item) {
+            // Begun, or dropped, by another owner before.
+            for trigger in plan.triggers.iter().filter(|(of, _)| *of == item) {
+                self.view.item_triggers.remove(trigger);
+            }
         } else if part == Part::Misfire(item) {
             if let Some(item) = self.items.get_mut(&item) {
                 item.misfire_node = false;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::trigger::DISABLED;
 use super::types::{Effects, Life, Phase, Session, Step};
 use super::{Effect, JobMachine, Note, StepResult, StopReason};
 use crate::path::Place;
@@ -59,6 +60,7 @@ impl JobMachine {
             self.cut.values_mut().for_each(|taken| *taken = false);
             self.claimed.clear();
             self.comparison.session_renewed();
+            self.has_announced_leave = false;
         }
         if renewed && self.life == Life::Joined {
             self.life = Life::Joining;
@@ -145,8 +147,11 @@ impl JobMachine {
                 self.gone.remove(*id);
             }
             Some(Place::ItemDisabled(item)) => {
-                if let Some(item) = self.items.get_mut(item) {
-                    item.disabled = node.is_some();
+                if let Some(own) = self.items.get_mut(item) {
+                    own.disabled = node.is_some();
+                    if own.disabled && std::mem::take(&mut own.triggered) {
+                        out.note(Note::TriggerDropped { items: vec![*item], reason: DISABLED });
+                    }
                 }
             }
             Some(Place::ItemFailover(item)) => {

@@ -228,6 +228,43 @@ impl JobMachine {
         }
     }
 
+    /// Rule: an instance that leaves while items run here says so, so that the leader gives its other items away at once. It gives
+    /// the leadership up with the same transaction.
+    pub(super) fn announce_leave(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+        let is_leaving =
+            matches!(self.life, Life::Leaving { .. }) && !self.has_announced_leave && self.cut_off.is_none();
+        let registered = self.view.instances.get(self.id()).is_some_and(|n| n.owner == self.session_id());
+        if !is_leaving || !registered || self.busy.is_empty() {
+            return false;
+        }
+        let mut ops = vec![
+            Op::Ensure(self.path.leader()),
+            Op::Ensure(self.path.leaving()),
+            Op::ephemeral(self.path.leaving_instance(self.id()), ""),
+        ];
+        if self.is_leader() {
+            ops.push(Op::delete(self.path.leader_instance()));
+        }
+        self.commit(Step::AnnounceLeave, ops, out)
+    }
+
+    pub(super) fn leave_announced(&mut self, now: Timestamp, result: StepResult, out: &mut Effects) {
+        match result {
+            StepResult::Committed { .. } => {
+                self.has_announced_leave = true;
+                if self.is_leader() {
+                    self.view.leader = None;
+                    out.note(Note::Abdicated);
+                }
+            }
+            // Of an answer that was lost; or the leadership went at this moment.
+            StepResult::Refused(refusal) if refusal.reason == Reason::Exists => self.has_announced_leave = true,
+            StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
+                self.look_again(now, out);
+            }
+        }
+    }
+
     /// Rule: leaves once nothing runs, or at the deadline.
     pub(super) fn leave(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         let Life::Leaving { deadline } = self.life else { return false };
@@ -266,6 +303,9 @@ impl JobMachine {
             ops.extend(self.cut.keys().map(|item| Op::Ensure(self.path.failover_item(*item))));
         }
         self.unpublish(&mut ops);
+        if self.has_announced_leave {
+            ops.push(Op::delete(self.path.leaving_instance(self.id())));
+        }
         if ops.is_empty() {
             self.left(self.leave_reason(), out);
             return true;

@@ -1,11 +1,15 @@
-//! Triggers through the registry, `trigger/<id>` (Java: `TriggerListenerManager`). One that comes during a run is kept and
-//! runs after it, once; Java drops it.
+//! Triggers through the registry. `trigger/<id>` (Java: `TriggerListenerManager`) asks an instance to run its items; one that comes
+//! during a run is kept and runs after it, once, where Java drops it. `trigger/<item>`, which is ours, asks for one item, whoever owns
+//! it: the begin deletes it, so that it runs exactly once, also when its owner dies, leaves or loses the item before.
 
-use super::types::{Effects, Step};
+use super::types::{Effects, Life, Step};
 use super::{JobMachine, Note, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::Op;
+
+/// Why a trigger is dropped.
+pub(super) const DISABLED: &str = "disabled";
 
 impl JobMachine {
     pub(super) fn trigger(&mut self, now: Timestamp, out: &mut Effects) {
@@ -14,14 +18,141 @@ impl JobMachine {
             self.follow.trigger_held = true;
             self.follow.hold_until.get_or_insert(now + limits::SHARDING_WAIT);
         }
-        for item in self.items.values_mut() {
+        let disabled: Vec<u32> =
+            self.items.iter().filter(|(_, item)| item.disabled).map(|(number, _)| *number).collect();
+        for item in self.items.values_mut().filter(|item| !item.disabled) {
             item.triggered = true;
+        }
+        if !disabled.is_empty() {
+            out.note(Note::TriggerDropped { items: disabled, reason: DISABLED });
         }
     }
 
-    /// Rule: takes the own trigger node away, which its addressee does in any case.
+    /// Rule: deletes the triggers of own items that are disabled, which would run when they are enabled; of a leader, also those of
+    /// items that the job has no more.
+    pub(super) fn drop_triggers(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+        if self.view.item_triggers.is_empty() || self.life != Life::Joined || self.is_held() {
+            return false;
+        }
+        let total = self.config.as_ref().map(|config| config.sharding_total_count);
+        let is_beyond = |item: u32| self.is_leader() && total.is_some_and(|total| item >= total);
+        let dropped = |item: u32| self.items.get(&item).is_some_and(|own| own.disabled) || is_beyond(item);
+        let triggers = self.view.item_triggers.iter().filter(|(item, _)| dropped(*item));
+        let triggers: Vec<(u32, String)> = triggers.take(limits::ITEMS_PER_COMMIT).cloned().collect();
+        if triggers.is_empty() {
+            return false;
+        }
+        let mut items: Vec<u32> = triggers.iter().map(|(item, _)| *item).collect();
+        items.dedup();
+        let ops = triggers.iter().map(|(_, name)| Op::delete(self.path.trigger(name))).collect();
+        self.commit(Step::DropTriggers { triggers, items }, ops, out)
+    }
+
+    pub(super) fn triggers_dropped(
+        &mut self,
+        now: Timestamp,
+        triggers: Vec<(u32, String)>,
+        items: Vec<u32>,
+        result: StepResult,
+        out: &mut Effects,
+    ) {
+        match result {
+            StepResult::Committed { .. } => {
+                for trigger in triggers {
+                    self.view.item_triggers.remove(&trigger);
+                    if trigger.1.contains('-') {
+                        self.results.insert(trigger.1, "not run: the item is disabled");
+                    }
+                }
+                out.note(Note::TriggerDropped { items, reason: DISABLED });
+            }
+            // One was gone already: the others are asked for again.
+            StepResult::Refused(refusal) => {
+                if let Some(gone) = triggers.get(refusal.op) {
+                    self.view.item_triggers.remove(gone);
+                }
+            }
+            StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.look_again(now, out),
+        }
+    }
+
+    /// Rule: writes what became of triggers whose end somebody waits for. Nodes of those who do not wait any more are gone.
+    pub(super) fn report_results(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+        if self.results.is_empty() {
+            return false;
+        }
+        let results: Vec<(String, &'static str)> =
+            self.results.iter().take(limits::ITEMS_PER_COMMIT).map(|(name, result)| (name.clone(), *result)).collect();
+        let ops = results.iter().map(|(name, result)| Op::set(self.path.result(name), *result)).collect();
+        self.commit(Step::Report { results }, ops, out)
+    }
+
+    pub(super) fn results_reported(
+        &mut self,
+        now: Timestamp,
+        results: Vec<(String, &'static str)>,
+        result: StepResult,
+    ) {
+        match result {
+            StepResult::Committed { .. } => results.iter().for_each(|(name, _)| {
+                self.results.remove(name);
+            }),
+            StepResult::Refused(refusal) => {
+                if let Some((gone, _)) = results.get(refusal.op) {
+                    self.results.remove(gone);
+                }
+            }
+            StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.pause(now),
+        }
+    }
+
+    /// Rule, of the leader: an instance that is gone did not take its trigger up. Each item that it still owns gets a trigger of its
+    /// own instead.
+    pub(super) fn adopt_triggers(&mut self, now: Timestamp, out: &mut Effects) -> bool {
+        if self.view.triggers.is_empty() || !self.is_leader() || self.follow.stale || !self.follow.known {
+            return false;
+        }
+        let is_gone = |id: &&String| {
+            !self.view.is_live(id) && self.gone.get(*id).is_none_or(|since| now >= *since + limits::SECOND_LOOK)
+        };
+        let Some(id) = self.view.triggers.iter().find(is_gone).cloned() else { return false };
+        let has_trigger = |item: u32| self.view.triggers_of(item).next().is_some();
+        let owned = self.follow.owners.iter().filter(|(item, owner)| **owner == id && !has_trigger(**item));
+        let items: Vec<u32> = owned.map(|(item, _)| *item).take(limits::ITEMS_PER_COMMIT).collect();
+        let mut ops = vec![Op::delete(self.path.trigger(&id))];
+        ops.extend(items.iter().map(|item| Op::create(self.path.trigger(&item.to_string()), "")));
+        self.commit(Step::AdoptTrigger { id, items }, ops, out)
+    }
+
+    pub(super) fn trigger_adopted(
+        &mut self,
+        now: Timestamp,
+        id: String,
+        items: Vec<u32>,
+        result: StepResult,
+        out: &mut Effects,
+    ) {
+        match result {
+            StepResult::Committed { .. } => {
+                self.view.triggers.remove(&id);
+                self.view.item_triggers.extend(items.iter().map(|item| (*item, item.to_string())));
+                out.note(Note::TriggerAdopted { instance: id, items });
+            }
+            StepResult::Refused(refusal) if refusal.op == 0 => {
+                self.view.triggers.remove(&id);
+            }
+            StepResult::Refused(refusal) => {
+                if let Some(item) = items.get(refusal.op - 1) {
+                    self.view.item_triggers.insert((*item, item.to_string()));
+                }
+            }
+            StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.look_again(now, out),
+        }
+    }
+
+    /// Rule: takes the own trigger node away, which its addressee does in any case. One that leaves does not take it up.
     pub(super) fn acknowledge_trigger(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
-        if !self.view.triggers.contains(self.id()) {
+        if self.life != Life::Joined || !self.view.triggers.contains(self.id()) {
             return false;
         }
         let op = Op::delete(self.path.trigger(self.id()));

@@ -245,6 +245,8 @@ pub struct Begun {
     pub(super) items: Vec<u32>,
     /// What each operation of the transaction is for.
     pub(super) parts: Vec<super::run::Part>,
+    /// The triggers of items that the transaction deletes.
+    pub(super) triggers: Vec<(u32, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -351,6 +353,8 @@ pub(super) struct Busy {
     pub(super) session: u64,
     /// Whether a mark in a later session was asked for.
     pub(super) remarked: bool,
+    /// The triggers that this run answers and whose end somebody waits for; almost always none.
+    pub(super) requests: Vec<String>,
 }
 
 /// An item that was taken over and is to be begun.
@@ -524,7 +528,11 @@ pub(super) enum Step {
     Join { wrote: Option<String>, server: Option<&'static str> },
     Publish { text: Option<String> },
     ConfirmShutdown,
+    AnnounceLeave,
     Leave { ops: Vec<Op> },
+    AdoptTrigger { id: String, items: Vec<u32> },
+    DropTriggers { triggers: Vec<(u32, String)>, items: Vec<u32> },
+    Report { results: Vec<(String, &'static str)> },
     Server,
     Tidy,
     ReadLeader { latch: String },

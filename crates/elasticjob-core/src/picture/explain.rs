@@ -63,6 +63,7 @@ pub fn explain(picture: &Picture, facts: &Facts) -> Explained {
     look.marks();
     look.previous_run();
     look.misfire();
+    look.triggers();
     let next = look.schedule();
     look.last_firing();
     Explained { checks: look.checks, next }
@@ -170,6 +171,10 @@ impl Look<'_> {
             return self.push(CheckName::Instances, Verdict::Cause, evidence);
         }
         let evidence = joined(view.instances.keys());
+        if !view.leaving.is_empty() {
+            let evidence = format!("{evidence}; {} leave when their runs end", joined(view.leaving.iter()));
+            return self.push(CheckName::Instances, Verdict::Note, evidence);
+        }
         self.push(CheckName::Instances, Verdict::Fine, evidence);
     }
 
@@ -442,6 +447,30 @@ impl Look<'_> {
         let when = if running { "when their run ends" } else { "after their next run" };
         let evidence = format!("items {missed:?} missed a firing, since they were running: caught up once, {when}");
         self.push(CheckName::Misfire, Verdict::Cause, evidence);
+    }
+
+    /// Triggers are taken up at once, but for items that run.
+    fn triggers(&mut self) {
+        let view = &self.picture.view;
+        let mut waiting: Vec<u32> = view.item_triggers.iter().map(|(item, _)| *item).collect();
+        waiting.dedup();
+        let running: Vec<u32> = self.running().iter().map(|(item, _)| *item).collect();
+        let (after, stuck): (Vec<u32>, Vec<u32>) = waiting.into_iter().partition(|item| running.contains(item));
+        let mut told = Vec::new();
+        if !after.is_empty() {
+            told.push(format!("items {after:?} run again after this run, since they were triggered"));
+        }
+        if !stuck.is_empty() {
+            told.push(format!("items {stuck:?} were triggered and wait for their owner"));
+        }
+        let gone = joined(view.triggers.iter().filter(|id| !view.is_live(id)));
+        if !gone.is_empty() {
+            told.push(format!("the trigger of {gone} waits, which is not there"));
+        }
+        match told.is_empty() {
+            true => self.push(CheckName::Triggers, Verdict::Fine, "none waits"),
+            false => self.push(CheckName::Triggers, Verdict::Note, told.join("; ")),
+        }
     }
 
     fn schedule(&mut self) -> Option<Timestamp> {

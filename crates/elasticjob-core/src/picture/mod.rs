@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub use explain::{Check, CheckName, Explained, Facts, Verdict, explain};
 pub use statistics::{JobBrief, JobStatus, ServerBrief, ShardInfo, ShardStatus, job_brief, server_briefs, shard_infos};
 
-use crate::path::{JobPath, parse_item};
+use crate::path::{JobPath, item_of_trigger, parse_item};
 use crate::time::Timestamp;
 use crate::tree::Node;
 use crate::view::{Answer, JobView, Query};
@@ -105,7 +105,8 @@ impl Picture {
         if detail == Detail::Full {
             let leader = [path.root().to_owned(), path.leader_instance(), path.necessary(), path.processing()];
             queries.extend(leader.map(Query::Node));
-            queries.extend([path.failover_items(), path.triggers(), path.applied()].map(Query::Children));
+            let folders = [path.failover_items(), path.triggers(), path.applied(), path.leaving()];
+            queries.extend(folders.map(Query::Children));
             queries.extend(names(path.applied()).iter().map(|id| Query::Node(path.applied_by(id))));
         }
         queries
@@ -121,7 +122,11 @@ impl Picture {
         view.has_servers = exists(path.servers());
         view.has_instances = exists(path.instances());
         view.failover_items = children(path.failover_items()).iter().filter_map(|n| parse_item(n)).collect();
-        view.triggers = children(path.triggers()).into_iter().collect();
+        let (items, instances): (Vec<String>, Vec<String>) =
+            children(path.triggers()).into_iter().partition(|name| item_of_trigger(name).is_some());
+        view.triggers = instances.into_iter().collect();
+        view.item_triggers = items.into_iter().filter_map(|name| Some((item_of_trigger(&name)?, name))).collect();
+        view.leaving = children(path.leaving()).into_iter().collect();
         let single =
             [path.root().to_owned(), path.config(), path.leader_instance(), path.necessary(), path.processing()];
         let servers = children(path.servers()).into_iter().map(|ip| path.server(&ip));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use elasticjob_core::path::parse_item;
+use elasticjob_core::path::{item_of_trigger, parse_item};
 
 use super::Violation;
 use crate::{Evidence, What};
@@ -32,7 +32,8 @@ fn is_known(root: &str, path: &str) -> bool {
     match parts.as_slice() {
         []
         | ["config" | "servers" | "instances" | "leader" | "sharding" | "trigger" | "guarantee" | "applied"]
-        | ["leader", "election" | "sharding" | "failover"]
+        | ["results"]
+        | ["leader", "election" | "sharding" | "failover" | "leaving"]
         | ["leader", "election", "instance" | "latch"]
         | ["leader", "sharding", "necessary" | "processing"]
         | ["leader", "failover", "items" | "latch"]
@@ -40,7 +41,9 @@ fn is_known(root: &str, path: &str) -> bool {
         | ["systemTime", "current"]
         | ["next-job-instance-ip"] => true,
         ["servers", ip] => ip.parse::<std::net::Ipv4Addr>().is_ok(),
+        ["trigger" | "results", name] if item_of_trigger(name).is_some() => true,
         ["instances" | "trigger" | "applied", id] => is_instance(id),
+        ["leader", "leaving", id] => is_instance(id),
         ["leader", "election" | "failover", "latch", place] => place.contains("latch-"),
         ["leader", "failover", "items", item] => is_item(item),
         ["sharding", item] => is_item(item),

@@ -158,7 +158,9 @@ impl World {
         token: i64,
     ) -> Timestamp {
         let (low, high) = self.options.run_millis;
-        let end = self.now + Duration::from_millis(self.chance.between(low, high));
+        let length = self.chance.between(low, high);
+        let length = self.options.long_item.filter(|(long, _)| *long == item).map_or(length, |(_, millis)| millis);
+        let end = self.now + Duration::from_millis(length);
         let alive = self.tree.has_session(self.processes[index].session);
         let process = &mut self.processes[index];
         process.runs.insert((run, item), self.journal.len());

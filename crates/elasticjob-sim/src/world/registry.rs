@@ -80,7 +80,9 @@ impl World {
                     | Meaning::Necessary
                     | Meaning::Processing
                     | Meaning::FailoverItem(_)
-                    | Meaning::Trigger(_),
+                    | Meaning::Leaving(_)
+                    | Meaning::Trigger(_)
+                    | Meaning::ItemTrigger(..),
                 ) => true,
                 Some(
                     Meaning::Root

@@ -166,6 +166,12 @@ impl World {
                 all.extend(instances.iter().map(|id| vec![Op::create(path.trigger(id), "")]));
                 all
             }
+            Order::TriggerItems => {
+                let items = self.tree.children(&path.sharding()).unwrap_or_default();
+                let mut all = vec![vec![Op::Ensure(path.triggers())]];
+                all.extend(items.iter().map(|item| vec![Op::create(path.trigger(item), "")]));
+                all
+            }
             Order::ShutDown => vec![vec![Op::delete(path.instance(&id))]],
             Order::Mark(mark, item) => self.mark(*mark, *item),
         };

@@ -1,4 +1,4 @@
-//! Trigger, disable, enable, shut down (Java: `JobOperateAPI`).
+//! Disable, enable, shut down (Java: `JobOperateAPI`).
 
 use elasticjob_core::picture::{Detail, Picture};
 use elasticjob_core::tree::Op;
@@ -8,33 +8,7 @@ use elasticjob_core::wire::{JobDocument, parse_instance};
 use super::{Operate, OperateError, Scope};
 
 impl Operate {
-    /// Runs the job once, now, on all of its instances: each runs the items that it owns. One that is running them does so
-    /// after that run.
-    ///
-    /// # Errors
-    ///
-    /// There is no such job, it has no instance, or the registry failed.
-    pub async fn trigger(&self, job: &str) -> Result<(), OperateError> {
-        self.change_job(job, Detail::Full, true, |picture| {
-            let (path, view) = (&picture.path, &picture.view);
-            if view.instances.is_empty() {
-                return Err(OperateError::NoInstance { job: job.to_owned() });
-            }
-            // An instance that has not taken up the last one yet does not need another.
-            let waiting = view.instances.keys().filter(|id| !view.triggers.contains(*id));
-            // Of an instance that leaves meanwhile no trigger stays behind.
-            let creation = |id: &String| [Op::exists(path.instance(id)), Op::create(path.trigger(id), "")];
-            let creations: Vec<Op> = waiting.flat_map(creation).collect();
-            if creations.is_empty() {
-                return Ok(creations);
-            }
-            Ok([vec![Op::Ensure(path.triggers())], creations].concat())
-        })
-        .await
-    }
-
-    /// Lets items rest. A whole job rests on every server that it has and on those to come, also after restarts, but of agents
-    /// that overwrite the configuration; a server rests with each of its jobs. Where the stored configuration cannot be read,
+    /// Lets items rest. A whole job rests on every server that it has and on those to come, also after restarts, whatever `overwrite` says; a server rests with each of its jobs. Where the stored configuration cannot be read,
     /// the servers that are there rest.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ mod jobs;
 mod remove;
 mod shards;
 mod statistics;
+mod trigger;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub use config::{Change, StoredConfig};
 pub(crate) use dump::dump_text;
 pub use dump::{DUMP_ANSWER_MAX, dump_from};
 pub use history::{History, HistoryEntry, HistoryQuery};
+pub use trigger::{ItemResult, Triggered};
 
 /// How often an operation is tried again because somebody else wrote at the same time.
 const TRIES: usize = 20;
@@ -141,6 +143,12 @@ pub enum OperateError {
     /// The job has no instance that could do it.
     #[error("job `{job}` has no instance: nobody would run it")]
     NoInstance {
+        /// The job.
+        job: String,
+    },
+    /// The job, or each of its items, is disabled.
+    #[error("job `{job}` is disabled: `elasticjob job enable {job}`, `server enable` or `shard enable` lets it run")]
+    Disabled {
         /// The job.
         job: String,
     },

@@ -75,7 +75,13 @@ impl Slot {
     pub(super) fn is_flag(&self, path: &str) -> bool {
         matches!(
             self.machine.path().place(path),
-            Some(Place::Trigger(_) | Place::FailoverItem(_) | Place::ItemDisabled(_))
+            Some(
+                Place::Trigger(_)
+                    | Place::ItemTrigger(..)
+                    | Place::Leaving(_)
+                    | Place::FailoverItem(_)
+                    | Place::ItemDisabled(_)
+            )
         )
     }
 

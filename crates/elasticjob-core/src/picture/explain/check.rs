@@ -18,13 +18,14 @@ pub enum CheckName {
     Marks,
     PreviousRun,
     Misfire,
+    Triggers,
     Schedule,
     LastFiring,
 }
 
 impl CheckName {
     /// Every check, in order.
-    pub const ALL: [CheckName; 14] = [
+    pub const ALL: [CheckName; 15] = [
         CheckName::Registry,
         CheckName::Configuration,
         CheckName::Job,
@@ -37,6 +38,7 @@ impl CheckName {
         CheckName::Marks,
         CheckName::PreviousRun,
         CheckName::Misfire,
+        CheckName::Triggers,
         CheckName::Schedule,
         CheckName::LastFiring,
     ];
@@ -56,6 +58,7 @@ impl CheckName {
             CheckName::Marks => "marks",
             CheckName::PreviousRun => "previous run",
             CheckName::Misfire => "misfire",
+            CheckName::Triggers => "triggers",
             CheckName::Schedule => "schedule",
             CheckName::LastFiring => "last firing",
         }

@@ -1,0 +1,256 @@
+//! Triggering a job (Java: `JobOperateAPI.trigger`), and waiting for what becomes of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use elasticjob_core::picture::{Detail, Picture};
+use elasticjob_core::tree::Op;
+use elasticjob_core::view::{Answer, Query};
+use elasticjob_core::wire::{Claim, JobDocument, Ledger};
+use elasticjob_registry::Outcome;
+
+use super::{Operate, OperateError};
+use crate::clock;
+
+/// An owner that has not claimed an item after this is an instance of Java, or one that hangs.
+const CLAIM_WAIT: Duration = Duration::from_secs(1);
+/// Between two looks at what is awaited.
+const LOOK: Duration = Duration::from_millis(100);
+/// So long after its run is gone from the registry an item without a result is reported as that.
+const RESULT_WAIT: Duration = Duration::from_secs(5);
+/// Items that are triggered in one transaction.
+const ITEMS_AT_ONCE: usize = 1_000;
+
+/// What a trigger came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Triggered {
+    /// The items that run once each.
+    pub items: Vec<u32>,
+    /// The instances of Java that were asked to run their items.
+    pub instances: Vec<String>,
+    /// The items that do not run, and why.
+    pub not_run: Vec<(u32, &'static str)>,
+}
+
+/// What became of one item of a trigger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemResult {
+    /// The item.
+    pub item: u32,
+    /// Whether it ran and succeeded.
+    pub succeeded: bool,
+    /// `ok`, `failed`, or why nothing is known.
+    pub text: String,
+}
+
+/// Whom a trigger goes to.
+#[derive(Default)]
+struct Plan {
+    items: Vec<u32>,
+    instances: BTreeSet<String>,
+    not_run: Vec<(u32, &'static str)>,
+    /// Whether an item has no owner that is known to be ours.
+    is_unsure: bool,
+}
+
+impl Operate {
+    /// Runs the job once, now: each enabled item once, on whichever instance owns it. An item that is running runs again after
+    /// that. A trigger survives the death of the owner and every resharding. Instances of Java are asked as a whole, as Java's
+    /// operation does.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job, it has no instance, it or all of its items are disabled, or the registry failed.
+    pub async fn trigger(&self, job: &str) -> Result<Triggered, OperateError> {
+        self.trigger_as(job, None).await
+    }
+
+    /// The same, and waits until each item has run.
+    ///
+    /// Items of Java instances are not waited for: they report no result.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Operate::trigger`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The items run although nobody waits for them any more.
+    pub async fn trigger_and_wait(&self, job: &str) -> Result<(Triggered, Vec<ItemResult>), OperateError> {
+        let request = uuid::Uuid::new_v4().simple().to_string()[..8].to_owned();
+        let triggered = self.trigger_as(job, Some(&request)).await?;
+        let results = self.results(job, &triggered.items, &request).await?;
+        Ok((triggered, results))
+    }
+
+    async fn trigger_as(&self, job: &str, request: Option<&str>) -> Result<Triggered, OperateError> {
+        let until = clock::instant() + CLAIM_WAIT;
+        for _ in 0..super::TRIES * 10 {
+            let picture = self.known_picture(job, Detail::Full).await?;
+            let plan = plan(&picture)?;
+            if plan.is_unsure && clock::instant() < until {
+                clock::sleep(LOOK).await;
+                continue;
+            }
+            if self.write_triggers(&picture, &plan, request).await? {
+                let instances = plan.instances.into_iter().collect();
+                return Ok(Triggered { items: plan.items, instances, not_run: plan.not_run });
+            }
+            clock::sleep(super::TRY_AGAIN).await;
+        }
+        Err(OperateError::Conflict { job: job.to_owned() })
+    }
+
+    /// Returns `false` if something changed meanwhile, before anything was written.
+    async fn write_triggers(
+        &self,
+        picture: &Picture,
+        plan: &Plan,
+        request: Option<&str>,
+    ) -> Result<bool, OperateError> {
+        let (path, view) = (&picture.path, &picture.view);
+        let mut all: Vec<Vec<Op>> = Vec::new();
+        for item in &plan.items {
+            let name = request.map_or_else(|| item.to_string(), |request| format!("{item}-{request}"));
+            // One that waits already is this one too.
+            if view.item_triggers.contains(&(*item, name.clone())) {
+                continue;
+            }
+            let result = request.map(|_| Op::ephemeral(path.result(&name), ""));
+            all.push(result.into_iter().chain([Op::create(path.trigger(&name), "")]).collect());
+        }
+        let waiting = plan.instances.iter().filter(|id| !view.triggers.contains(*id));
+        // Of an instance that leaves meanwhile no trigger stays behind.
+        all.extend(waiting.map(|id| vec![Op::exists(path.instance(id)), Op::create(path.trigger(id), "")]));
+        for (number, part) in all.chunks(ITEMS_AT_ONCE).enumerate() {
+            let parents = request.map(|_| path.results()).into_iter().chain([path.triggers()]).map(Op::Ensure);
+            let ops: Vec<Op> = parents.chain(part.iter().flatten().cloned()).collect();
+            let paths: Vec<String> = ops.iter().map(|op| op.path().to_owned()).collect();
+            match self.registry.commit(self.session().await?, &ops).await {
+                Outcome::Committed { .. } => {}
+                Outcome::Refused(refusal) if number == 0 => {
+                    super::refused(refusal, &paths)?;
+                    return Ok(false);
+                }
+                Outcome::Refused(_) | Outcome::Unknown => {
+                    return Err(OperateError::Unsettled { job: path.job().to_owned() });
+                }
+                Outcome::Failed(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    async fn results(&self, job: &str, items: &[u32], request: &str) -> Result<Vec<ItemResult>, OperateError> {
+        let path = elasticjob_core::path::JobPath::new(job);
+        let mut waiting: BTreeMap<u32, Awaited> = items.iter().map(|item| (*item, Awaited::default())).collect();
+        let mut results = BTreeMap::new();
+        while !waiting.is_empty() {
+            let asked: Vec<u32> = waiting.keys().copied().collect();
+            let name = |item: u32| format!("{item}-{request}");
+            let queries = asked.iter().flat_map(|item| {
+                [path.result(&name(*item)), path.trigger(&name(*item)), path.item(*item)].map(Query::Node)
+            });
+            let queries = std::iter::once(Query::Children(path.instances())).chain(queries).collect();
+            let answers = self.registry.read(queries).await?;
+            let (instances, answers) = answers.split_first().map_or((&[][..], &[][..]), |(i, a)| (i.children(), a));
+            for (item, answers) in asked.iter().zip(answers.chunks(3)) {
+                let Some(awaited) = waiting.get_mut(item) else { continue };
+                if let Some(text) = awaited.look(answers, instances) {
+                    results.insert(*item, text);
+                    waiting.remove(item);
+                }
+            }
+            if !waiting.is_empty() {
+                clock::sleep(LOOK).await;
+            }
+        }
+        // They would go with the session; a program's may last.
+        let deletions: Vec<Op> =
+            items.iter().map(|item| Op::delete(path.result(&format!("{item}-{request}")))).collect();
+        for part in deletions.chunks(ITEMS_AT_ONCE) {
+            self.registry.commit(self.session().await?, part).await;
+        }
+        let result = |(item, text): (u32, String)| ItemResult { item, succeeded: text == "ok", text };
+        Ok(results.into_iter().map(result).collect())
+    }
+}
+
+/// What is known of an item whose end is awaited.
+#[derive(Default)]
+struct Awaited {
+    /// The ledger that its begin wrote.
+    begun: Option<Vec<u8>>,
+    /// Since when nothing shows that it still runs.
+    gone_since: Option<Instant>,
+}
+
+impl Awaited {
+    /// Looks at result, trigger and ledger; returns what became of the item when that is known.
+    fn look(&mut self, answers: &[Answer], instances: &[String]) -> Option<String> {
+        let [result, trigger, item] = answers else { return None };
+        let result = result.node().map(|node| node.text());
+        if let Some(text) = result.filter(|text| !text.is_empty()) {
+            return Some(text);
+        }
+        if trigger.node().is_some() {
+            return None;
+        }
+        let ledger = item.node().map(|node| node.data.to_vec()).unwrap_or_default();
+        let begun = self.begun.get_or_insert_with(|| ledger.clone());
+        let runner = Ledger::parse(begun).map(|ledger| ledger.instance);
+        let runs = *begun == ledger && runner.as_ref().is_some_and(|runner| instances.contains(runner));
+        if runs {
+            self.gone_since = None;
+            return None;
+        }
+        let since = *self.gone_since.get_or_insert_with(clock::instant);
+        let runner = runner.unwrap_or_else(|| "its instance".to_owned());
+        (since.elapsed() > RESULT_WAIT)
+            .then(|| format!("unknown: {runner} did not report its end; `elasticjob job history` may know it"))
+    }
+}
+
+fn plan(picture: &Picture) -> Result<Plan, OperateError> {
+    let (view, job) = (&picture.view, picture.path.job());
+    if view.instances.is_empty() {
+        return Err(OperateError::NoInstance { job: job.to_owned() });
+    }
+    if view.available().is_empty() {
+        let is_leaving = view.instances.keys().all(|id| view.leaving.contains(id));
+        let job = job.to_owned();
+        return Err(if is_leaving { OperateError::NoInstance { job } } else { OperateError::Disabled { job } });
+    }
+    let data = view.config.as_ref().map(|node| node.data.as_ref()).unwrap_or_default();
+    let document = JobDocument::parse(data)
+        .map_err(|error| OperateError::BadConfig { job: job.to_owned(), reason: error.to_string() })?;
+    let total = u32::try_from(document.sharding_total_count).unwrap_or_default();
+    let mut plan = Plan::default();
+    let has_claims = picture.items.values().any(|item| !item.claims.is_empty());
+    for item in 0..total {
+        let nodes = picture.items.get(&item).cloned().unwrap_or_default();
+        if nodes.disabled.is_some() {
+            plan.not_run.push((item, "disabled"));
+            continue;
+        }
+        let owner = nodes.owner_id().filter(|owner| view.is_live(owner));
+        let claims = || nodes.claims.iter().filter_map(|node| Claim::parse(&node.data)).map(|claim| claim.instance);
+        match owner {
+            Some(owner) if claims().any(|claimed| claimed == owner) => plan.items.push(item),
+            Some(owner) => {
+                plan.is_unsure = true;
+                plan.instances.insert(owner);
+            }
+            // It gets an owner soon: one of ours, where there are any.
+            None if has_claims => plan.items.push(item),
+            None => {
+                plan.is_unsure = true;
+                plan.instances.extend(view.available().iter().cloned());
+            }
+        }
+    }
+    if plan.items.is_empty() && plan.instances.is_empty() {
+        return Err(OperateError::Disabled { job: job.to_owned() });
+    }
+    Ok(plan)
+}

@@ -1,0 +1,162 @@
+//! `job trigger`: each enabled item once, whoever dies, leaves or is disabled.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use elasticjob_tests::{Journal, Process, ZooKeeper, agent, command, eventually};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Case {
+    folder: tempfile::TempDir,
+    zookeeper: ZooKeeper,
+    journal: Journal,
+}
+
+impl Case {
+    fn new() -> Case {
+        let folder = tempfile::tempdir().expect("a folder");
+        let journal = Journal::new(folder.path());
+        Case { folder, zookeeper: ZooKeeper::start(), journal }
+    }
+
+    fn agent(&self, name: &str, seconds: &str, more: &str) -> Process {
+        let text = format!(
+            "elasticjob:
+  regCenter: {{serverLists: '{}', namespace: triggers, sessionTimeoutMilliseconds: 4000}}
+  jobs:
+    once:
+      elasticJobType: SCRIPT
+      shardingTotalCount: 4
+{more}      props: {{script.command.line: '{}'}}
+",
+            self.zookeeper.address(),
+            self.journal.command(seconds)
+        );
+        let file = self.folder.path().join(format!("{name}.yaml"));
+        std::fs::write(&file, text).expect("a file");
+        agent(&file, &self.folder.path().join(name))
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = command();
+        command.args(["--registry", &format!("zookeeper://{}/triggers", self.zookeeper.address())]).args(arguments);
+        command.output().expect("runs")
+    }
+
+    fn done(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn has_items(&self, process: &Process, items: &str) {
+        eventually(&format!("it has {items}"), PATIENCE, || {
+            let log = process.log();
+            log.lines().rfind(|line| line.contains("has items")).filter(|line| line.contains(items)).map(drop)
+        });
+    }
+
+    /// How often each of the four items ran.
+    fn runs(&self) -> [usize; 4] {
+        let runs = self.journal.runs();
+        [0, 1, 2, 3].map(|item| runs.iter().filter(|run| run.item == item).count())
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn wait_prints_the_result_of_each_item_and_disabled_ones_are_named() {
+    let case = Case::new();
+    let first = case.agent("first", "1", "");
+    let second = case.agent("second", "1", "");
+    case.has_items(&first, "items [");
+    case.has_items(&second, "items [");
+    let printed = case.done(&["job", "trigger", "once", "--wait", "--output", "json"]);
+    for item in 0..4 {
+        assert!(printed.contains(&format!(r#"{{"jobName":"once","item":{item},"result":"ok"}}"#)), "{printed}");
+    }
+    assert_eq!(case.runs(), [1; 4]);
+    case.done(&["shard", "disable", "once", "1"]);
+    let output = case.run(&["job", "trigger", "once", "--wait"]);
+    assert!(text(&output.stderr).contains("item 1 of `once` does not run: disabled"), "{}", text(&output.stderr));
+    assert_eq!(case.runs(), [2, 1, 2, 2]);
+    case.done(&["shard", "enable", "once", "1"]);
+    elasticjob_tests::pause(Duration::from_secs(2));
+    assert_eq!(case.runs(), [2, 1, 2, 2], "no trigger was kept for the disabled item");
+    case.done(&["job", "disable", "once"]);
+    let refused = case.run(&["job", "trigger", "once"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("job `once` is disabled"), "{}", text(&refused.stderr));
+    let explained = case.done(&["job", "explain", "once"]);
+    assert!(explained.contains("triggers") && explained.contains("none waits"), "{explained}");
+}
+
+#[test]
+fn a_failing_item_is_exit_code_1_with_its_result() {
+    let case = Case::new();
+    let process = case.agent("failing", "x", ""); // `sleep x` fails, and the record with it
+    case.has_items(&process, "[0, 1, 2, 3]");
+    let text_of = std::fs::read_to_string(case.folder.path().join("failing.yaml")).expect("a file");
+    let failing = text_of.replace(&case.journal.command("x"), "sh -c \"exit 3\"");
+    std::fs::write(case.folder.path().join("failing.yaml"), failing.replace("4\n", "4\n      overwrite: true\n"))
+        .expect("a file");
+    process.signal("HUP");
+    eventually("the new command counts", PATIENCE, || {
+        case.done(&["job", "config", "once"]).contains("exit 3").then_some(())
+    });
+    eventually("it has items again", PATIENCE, || {
+        (process.log().matches("has items [0, 1, 2, 3]").count() == 2).then_some(())
+    });
+    let output = case.run(&["job", "trigger", "once", "--wait"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("4 items did not succeed"), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout).matches("failed").count(), 4, "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_trigger_while_a_killed_instance_is_still_listed_runs_all_items_once() {
+    let case = Case::new();
+    let mut killed = case.agent("killed", "0", "");
+    case.has_items(&killed, "[0, 1, 2, 3]");
+    let survivor = case.agent("survivor", "0", "");
+    case.has_items(&survivor, "items [");
+    case.has_items(&killed, "items [");
+    eventually("they share the items", PATIENCE, || {
+        let shared = case.done(&["shard", "list", "once"]);
+        let pid = |process: &Process| shared.contains(&format!("@-@{}", process.pid()));
+        (pid(&killed) && pid(&survivor)).then_some(())
+    });
+    killed.kill();
+    case.done(&["job", "trigger", "once"]);
+    eventually("all items run", PATIENCE, || (case.runs().iter().sum::<usize>() >= 4).then_some(()));
+    elasticjob_tests::pause(Duration::from_secs(2));
+    assert_eq!(case.runs(), [1; 4]);
+    let url = format!("zookeeper://{}/triggers", case.zookeeper.address());
+    assert!(trigger_nodes(&url, case.folder.path()).is_empty(), "no trigger stays");
+}
+
+#[test]
+fn a_trigger_right_after_a_stop_signal_loses_no_item() {
+    let case = Case::new();
+    let stopping = case.agent("stopping", "3@0", "      failover: true\n");
+    case.has_items(&stopping, "[0, 1, 2, 3]");
+    case.done(&["job", "trigger", "once"]);
+    eventually("item 0 runs", PATIENCE, || (case.runs() == [1; 4]).then_some(()));
+    let other = case.agent("other", "0", "      failover: true\n");
+    eventually("it has joined", PATIENCE, || other.log().contains("joined as").then_some(()));
+    stopping.signal("TERM");
+    let output = case.run(&["job", "trigger", "once", "--wait"]);
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(case.runs(), [2; 4], "{:?}", case.journal.runs());
+}
+
+/// What a dump shows below `trigger`.
+fn trigger_nodes(url: &str, folder: &Path) -> Vec<String> {
+    let dump = elasticjob_tests::output(&["--registry", url, "job", "dump", "once"], folder);
+    text(&dump.stdout).lines().filter(|line| line.contains("/trigger/")).map(str::to_owned).collect()
+}

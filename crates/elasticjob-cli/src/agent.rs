@@ -21,6 +21,8 @@ use crate::file::{self, AgentFile, Fault, FileJob};
 use crate::output;
 use crate::serve::Served;
 
+/// After a second signal an agent in which nothing runs has this long to delete its nodes.
+const LAST_WRITES: Duration = Duration::from_secs(2);
 /// The jobs of `elasticjob up` without a file.
 const QUICK_START: &str = include_str!("quick-start.yaml");
 
@@ -282,10 +284,18 @@ impl Agent<'_> {
             () = signals.end() => {}
         }
         tracing::info!("stopping: runs get {} s to end; a second signal stops at once", self.grace.as_secs());
+        let connection = self.connection.clone();
+        let stop = self.stop();
+        tokio::pin!(stop);
         tokio::select! {
-            () = self.stop() => Ok(()),
-            () = signals.end() => Err(anyhow::anyhow!("stopped at once: runs were cut off").into()),
+            () = &mut stop => return Ok(()),
+            () = signals.end() => {}
         }
+        let running = connection.running_items();
+        if running == 0 && tokio::time::timeout(LAST_WRITES, &mut stop).await.is_ok() {
+            return Ok(()); // nothing was cut off
+        }
+        Err(anyhow::anyhow!("stopped at once: {running} running items were cut off").into())
     }
 
     /// Until a signal; or until no job is left, since all were refused.

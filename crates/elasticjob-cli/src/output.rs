@@ -26,6 +26,18 @@ pub(crate) fn raw(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Waits until the reader of a pipe on standard output has gone, as `head` does: a command that prints only what changes would
+/// not notice. Never returns where standard output is no pipe.
+pub(crate) async fn reader_gone() {
+    // Opened again, so that what makes this handle wait leaves the one that prints as it is.
+    let pipe = std::fs::OpenOptions::new().write(true).open("/proc/self/fd/1");
+    let sender = pipe.and_then(tokio::net::unix::pipe::Sender::from_file);
+    match sender {
+        Ok(sender) => drop(sender.ready(tokio::io::Interest::ERROR).await),
+        Err(_) => std::future::pending().await,
+    }
+}
+
 /// Says something to the user.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", printable(line));

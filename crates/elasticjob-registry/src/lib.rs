@@ -75,6 +75,11 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
 
     /// What it is connected to, for people.
     fn describe(&self) -> String;
+
+    /// Whether other hosts may be connected to the same registry.
+    fn is_shared(&self) -> bool {
+        true
+    }
 }
 
 /// How a commit ended.

@@ -439,4 +439,8 @@ impl Registry for Connection {
     fn describe(&self) -> String {
         self.store.description().to_owned()
     }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
 }

@@ -59,7 +59,7 @@ impl Connection {
         plugins: Plugins,
         preference: &NetworkPreference,
     ) -> Result<Connection, Error> {
-        let server_ip = identity::server_ip(preference)?;
+        let server_ip = identity::server_ip(preference, registry.is_shared())?;
         let metrics = Arc::new(Metrics::default());
         let registry: Arc<dyn Registry> = Arc::new(Gathered::new(registry, Arc::clone(&metrics)));
         let surroundings = Surroundings { zones: Box::new(clock::zone), strategies: plugins.strategies() };
@@ -106,6 +106,11 @@ impl Connection {
         let (trace_queue, trace_dropped) = tracer.load();
         let registry_up = matches!(*self.0.registry.link().borrow(), Link::Up { .. });
         metrics.render(Beside { registry_up, trace_queue, trace_dropped, handlers: dispatcher.busy() })
+    }
+
+    /// The number of items whose code runs in this process.
+    pub fn running_items(&self) -> u64 {
+        self.0.surroundings.metrics.running()
     }
 
     /// Whether this process does its work.

@@ -158,6 +158,10 @@ impl Registry for Gathered {
     fn describe(&self) -> String {
         self.registry.describe()
     }
+
+    fn is_shared(&self) -> bool {
+        self.registry.is_shared()
+    }
 }
 
 #[cfg(test)]

@@ -23,52 +23,80 @@ pub struct NetworkPreference {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Address {
     interface: String,
-    ip: Ipv4Addr,
+    ip: IpAddr,
 }
 
-/// The address that the preference chooses.
+/// The address that the preference chooses: as in Java the IPv4 address of an interface, on a host without one an IPv6 address that
+/// others can reach.
+///
+/// `is_shared` says whether other hosts meet this one in the registry. Without them a host that has only its loopback is named by
+/// that.
 ///
 /// # Errors
 ///
-/// No IPv4 address fits the preference. With no preference a host that has only its loopback is named by that.
-pub fn server_ip(preference: &NetworkPreference) -> Result<String, Error> {
+/// No address fits the preference, or there is none that other hosts could know this one by.
+pub fn server_ip(preference: &NetworkPreference, is_shared: bool) -> Result<String, Error> {
     let found = if_addrs::get_if_addrs().map_err(|e| Error::Identity { reason: e.to_string() })?;
     let addresses: Vec<Address> = found
         .into_iter()
-        .filter(|a| !a.is_loopback())
-        .filter_map(|a| match a.ip() {
-            IpAddr::V4(ip) if !ip.is_unspecified() => Some(Address { interface: a.name, ip }),
-            IpAddr::V4(_) | IpAddr::V6(_) => None,
-        })
+        .filter(|address| !address.ip().is_unspecified())
+        .map(|address| Address { ip: address.ip(), interface: address.name })
         .collect();
-    choose(&addresses, preference).map(|ip| ip.to_string())
+    choose(&addresses, preference, is_shared).map(|ip| ip.to_string())
 }
 
-fn choose(addresses: &[Address], preference: &NetworkPreference) -> Result<Ipv4Addr, Error> {
-    let preferred = |address: &&Address| preference.ip.as_deref().is_none_or(|p| is_preferred(p, address.ip));
-    // Java takes the named interface, else the last one that has a fitting address; of that one the first such.
+/// Java's rule for addresses of one kind: the named interface, else the last one that has a fitting address; of that one the first
+/// such.
+fn choose_among(addresses: &[&Address], preference: &NetworkPreference) -> Option<IpAddr> {
+    let preferred = |address: &&&Address| preference.ip.as_deref().is_none_or(|p| is_preferred(p, address.ip));
     let interface = match &preference.interface {
         Some(name) => addresses.iter().find(|a| a.interface == *name).map(|a| &a.interface),
         None => addresses.iter().rfind(preferred).map(|a| &a.interface),
     };
-    let chosen = addresses.iter().filter(|a| Some(&a.interface) == interface).find(preferred);
-    match (chosen, preference) {
-        (Some(address), _) => Ok(address.ip),
-        (None, NetworkPreference { interface: None, ip: None }) => Ok(Ipv4Addr::LOCALHOST),
-        (None, preference) => {
-            let have: Vec<String> = addresses.iter().map(|a| format!("{} {}", a.interface, a.ip)).collect();
+    addresses.iter().filter(|a| Some(&a.interface) == interface).find(preferred).map(|address| address.ip)
+}
+
+fn choose(addresses: &[Address], preference: &NetworkPreference, is_shared: bool) -> Result<IpAddr, Error> {
+    // Link-local addresses mean nothing without their interface.
+    let is_local = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => ip.is_loopback(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local(),
+    };
+    let of_kind = |is_v4: bool| -> Vec<&Address> {
+        addresses.iter().filter(|a| !is_local(&a.ip) && a.ip.is_ipv4() == is_v4).collect()
+    };
+    let found = choose_among(&of_kind(true), preference).or_else(|| choose_among(&of_kind(false), preference));
+    if let Some(ip) = found {
+        return Ok(ip);
+    }
+    let whole = |text: &str| preference.ip.as_deref() == Some(text);
+    let have: Vec<String> = addresses.iter().map(|a| format!("{} {}", a.interface, a.ip)).collect();
+    let have = if have.is_empty() { "none".to_owned() } else { have.join(", ") };
+    match (&preference.interface, &preference.ip) {
+        (None, None) if !is_shared => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        // Whoever names it means it.
+        (None, Some(ip)) if whole("127.0.0.1") || whole("::1") => {
+            ip.parse().map_err(|_| Error::Identity { reason: format!("`{ip}` is not an address") })
+        }
+        (None, None) => {
             let reason = format!(
-                "preferred interface {:?} and address {:?} fit none of: {}",
-                preference.interface.as_deref().unwrap_or("any"),
-                preference.ip.as_deref().unwrap_or("any"),
-                if have.is_empty() { "no address but the loopback".to_owned() } else { have.join(", ") }
+                "this host has no address by which other hosts can know it: {have}; name one with \
+                 ELASTICJOB_PREFERRED_NETWORK_IP, 127.0.0.1 if all instances run on this host"
+            );
+            Err(Error::Identity { reason })
+        }
+        (interface, ip) => {
+            let reason = format!(
+                "preferred interface {:?} and address {:?} fit none of: {have}",
+                interface.as_deref().unwrap_or("any"),
+                ip.as_deref().unwrap_or("any"),
             );
             Err(Error::Identity { reason })
         }
     }
 }
 
-fn is_preferred(preference: &str, ip: Ipv4Addr) -> bool {
+fn is_preferred(preference: &str, ip: IpAddr) -> bool {
     let text = ip.to_string();
     let whole = || Regex::new(&format!("^(?:{preference})$")).is_ok_and(|r| r.is_match(&text));
     text.starts_with(preference) || whole()
@@ -117,7 +145,7 @@ mod tests {
         let vectors: serde_json::Value =
             serde_json::from_str(&std::fs::read_to_string(path).expect("vectors")).expect("JSON");
         for case in vectors["preferred_ip"].as_array().expect("cases") {
-            let ip = case["address"].as_str().expect("text").parse().expect("an address");
+            let ip: IpAddr = case["address"].as_str().expect("text").parse().expect("an address");
             let preference = case["preferred_network_ip"].as_str().expect("text");
             assert_eq!(Some(is_preferred(preference, ip)), case["preferred"].as_bool(), "{case}");
         }
@@ -135,26 +163,57 @@ mod tests {
         assert!(take(0).is_some());
     }
 
+    fn address(interface: &str, ip: &str) -> Address {
+        Address { interface: interface.into(), ip: ip.parse().expect("an address") }
+    }
+
+    fn preference(interface: Option<&str>, ip: Option<&str>) -> NetworkPreference {
+        NetworkPreference { interface: interface.map(str::to_owned), ip: ip.map(str::to_owned) }
+    }
+
     #[test]
     fn the_interface_is_chosen_first() {
-        let address = |interface: &str, ip: [u8; 4]| Address { interface: interface.into(), ip: ip.into() };
-        let host = [address("a", [10, 0, 0, 1]), address("a", [10, 0, 0, 2]), address("b", [192, 168, 0, 1])];
-        let preference = |interface: Option<&str>, ip: Option<&str>| NetworkPreference {
-            interface: interface.map(str::to_owned),
-            ip: ip.map(str::to_owned),
-        };
+        let host = [
+            address("lo", "127.0.0.1"),
+            address("a", "10.0.0.1"),
+            address("a", "10.0.0.2"),
+            address("a", "2001:db8::1"),
+            address("b", "192.168.0.1"),
+        ];
         for (wanted, expected) in [
-            (preference(None, None), Some([192, 168, 0, 1])),
-            (preference(Some("a"), None), Some([10, 0, 0, 1])),
-            (preference(Some("a"), Some("10.0.0.2")), Some([10, 0, 0, 2])),
-            (preference(None, Some("10.")), Some([10, 0, 0, 1])),
+            (preference(None, None), Some("192.168.0.1")),
+            (preference(Some("a"), None), Some("10.0.0.1")),
+            (preference(Some("a"), Some("10.0.0.2")), Some("10.0.0.2")),
+            (preference(None, Some("10.")), Some("10.0.0.1")),
+            (preference(None, Some("2001:")), Some("2001:db8::1")),
+            (preference(None, Some("127.0.0.1")), Some("127.0.0.1")),
             (preference(Some("b"), Some("10.")), None),
             (preference(Some("c"), None), None),
         ] {
-            assert_eq!(choose(&host, &wanted).ok(), expected.map(Ipv4Addr::from), "{wanted:?}");
+            let found = choose(&host, &wanted, true).ok().map(|ip| ip.to_string());
+            assert_eq!(found.as_deref(), expected, "{wanted:?}");
         }
-        assert_eq!(choose(&[], &preference(None, None)), Ok(Ipv4Addr::LOCALHOST));
-        let error = choose(&host, &preference(Some("c"), None)).expect_err("none fits").to_string();
-        assert!(error.contains("a 10.0.0.1, a 10.0.0.2, b 192.168.0.1"), "{error}");
+        let error = choose(&host, &preference(Some("c"), None), true).expect_err("none fits").to_string();
+        assert!(error.contains("a 10.0.0.1, a 10.0.0.2, a 2001:db8::1, b 192.168.0.1"), "{error}");
+    }
+
+    #[test]
+    fn a_host_without_ipv4_is_known_by_its_ipv6_address_and_one_without_either_says_how_to_name_one() {
+        let host = [
+            address("lo", "127.0.0.1"),
+            address("lo", "::1"),
+            address("eth0", "fe80::1"),
+            address("eth0", "2001:db8::7"),
+            address("eth0", "fd00::7"),
+        ];
+        let any = preference(None, None);
+        assert_eq!(choose(&host, &any, true).map(|ip| ip.to_string()), Ok("2001:db8::7".to_owned()));
+        let fits = choose(&host, &preference(None, Some("fd00:.*")), true);
+        assert_eq!(fits.map(|ip| ip.to_string()), Ok("fd00::7".to_owned()));
+        let error = choose(&host[..3], &any, true).expect_err("nothing usable").to_string();
+        assert!(error.contains("ELASTICJOB_PREFERRED_NETWORK_IP"), "{error}");
+        assert!(error.contains("lo 127.0.0.1, lo ::1, eth0 fe80::1"), "{error}");
+        assert_eq!(choose(&host[..3], &any, false), Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)), "nobody else is there");
+        assert!(choose(&[], &any, true).is_err());
     }
 }

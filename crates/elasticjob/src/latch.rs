@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob_core::path;
+use elasticjob_core::path::{self, JobPath};
 use elasticjob_core::tree::{EventKind, Op};
-use elasticjob_core::view::Query;
+use elasticjob_core::view::{Answer, Query};
 use elasticjob_registry::{Outcome, Registry, Sink, Target};
 use tokio::sync::{Notify, oneshot};
 
@@ -14,6 +14,10 @@ use crate::clock;
 
 /// A place in the queue is given up after this long, to be asked for anew: the one before may be stuck.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// A place before ours that stays for so long is reported: its session is alive, or the registry would have deleted it, but its
+/// process does not act.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Gets in line below `latch` and waits. Gives the node that holds the latch, or `None` when it was not to be had.
 ///
@@ -28,7 +32,7 @@ pub(crate) async fn acquire(
     let prefix = format!("{latch}/_c_{}-latch-", uuid::Uuid::new_v4());
     let node = registry.create_sequential(session, parents(job_root, latch), prefix).await.ok()?;
     let held = tokio::select! {
-        held = wait(&*registry, session, latch, &node) => held,
+        held = wait(&*registry, session, job_root, latch, &node) => held,
         _ = &mut cancel => false,
         () = clock::sleep(WAIT_MAX) => false,
     };
@@ -66,7 +70,7 @@ fn parents(job_root: &str, latch: &str) -> Vec<String> {
     parents
 }
 
-async fn wait(registry: &dyn Registry, session: u64, latch: &str, node: &str) -> bool {
+async fn wait(registry: &dyn Registry, session: u64, job_root: &str, latch: &str, node: &str) -> bool {
     loop {
         let Some(before) = predecessor(registry, session, latch, node).await else { return false };
         let Some(before) = before else { return true };
@@ -78,12 +82,32 @@ async fn wait(registry: &dyn Registry, session: u64, latch: &str, node: &str) ->
             }
         });
         let Ok(_watch) = registry.watch(Target::Node(before.clone()), sink).await else { return false };
-        let Ok(answers) = registry.read(vec![Query::Node(before)]).await else { return false };
+        let Ok(answers) = registry.read(vec![Query::Node(before.clone())]).await else { return false };
         // A node that is not ephemeral belongs to nobody and would never go.
-        if answers[0].node().is_some_and(|n| n.owner != 0) {
+        let Some(owner) = answers[0].node().map(|n| n.owner).filter(|owner| *owner != 0) else { continue };
+        if clock::within(SILENCE_MAX, gone.notified()).await.is_none() {
+            report_silence(registry, job_root, &before, owner).await;
             gone.notified().await;
         }
     }
+}
+
+/// Says who holds up a latch, and what to do.
+async fn report_silence(registry: &dyn Registry, job_root: &str, place: &str, session: u64) {
+    let path = JobPath::new(job_root.trim_start_matches('/'));
+    let ids = registry.read(vec![Query::Children(path.instances())]).await;
+    let ids = ids.map(|answers| answers[0].children().to_vec()).unwrap_or_default();
+    let nodes = registry.read(ids.iter().map(|id| Query::Node(path.instance(id))).collect()).await.unwrap_or_default();
+    let of_session = |answer: &Answer| answer.node().is_some_and(|node| node.owner == session);
+    let instance = ids.iter().zip(&nodes).find(|(_, answer)| of_session(answer)).map(|(id, _)| id.as_str());
+    tracing::warn!(
+        job = path.job(),
+        session = format_args!("{session:#x}"),
+        instance = instance.unwrap_or("unknown"),
+        "waiting for the latch place `{place}` for {} s: the session that owns it is alive, but its process does not act; end that \
+         process, or delete the node if it is not an instance of Java that may still use it",
+        SILENCE_MAX.as_secs()
+    );
 }
 
 /// The ephemeral node before ours in the queue: `Some(None)` when we are the first, `None` when we are not in it.

@@ -8,6 +8,7 @@ mod crashes;
 mod damage;
 mod disk;
 mod explain;
+mod first_hour;
 mod handlers;
 mod judged;
 mod kills;

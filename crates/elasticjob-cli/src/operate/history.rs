@@ -1,7 +1,7 @@
 //! `elasticjob job history`: the latest runs, from the event trace.
 
 use elasticjob::trace::DataSource;
-use elasticjob::{HistoryEntry, HistoryQuery, Operate, Timestamp};
+use elasticjob::{History, HistoryEntry, HistoryQuery, Operate, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::args::{JobOperation, Output};
@@ -42,8 +42,25 @@ pub(super) fn wanted(operation: &JobOperation) -> Result<Wanted, Failure> {
     Ok(Wanted { source, query })
 }
 
+impl Wanted {
+    /// Whether the database is known without a registry.
+    pub(super) fn names_database(&self) -> bool {
+        self.source.is_some()
+    }
+}
+
+/// The history from the database that the user named: no registry is needed.
+pub(super) fn run_without_registry(job: &str, wanted: Wanted, format: Output) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let source = wanted.source.unwrap_or_default();
+    print(job, runtime.block_on(elasticjob::history(&source, job, &wanted.query))?, format)
+}
+
 pub(super) async fn run(operate: &Operate, job: &str, wanted: Wanted, format: Output) -> Result<(), Failure> {
-    let history = operate.history(job, wanted.source, &wanted.query).await?;
+    print(job, operate.history(job, wanted.source, &wanted.query).await?, format)
+}
+
+fn print(job: &str, history: History, format: Output) -> Result<(), Failure> {
     let mut listing = Listing::new(&["START", "ITEM", "TOOK", "OUTCOME", "SOURCE", "SERVER", "WHY"]);
     for entry in &history.entries {
         listing.push(row(entry), object(entry));

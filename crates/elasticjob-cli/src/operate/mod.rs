@@ -33,6 +33,12 @@ pub(crate) fn job(operation: &JobOperation, registry: Option<&str>, format: Outp
         JobOperation::History { .. } => Some(history::wanted(operation)?),
         _ => None,
     };
+    let wanted = match (operation, wanted) {
+        (JobOperation::History { name, .. }, Some(wanted)) if wanted.names_database() => {
+            return history::run_without_registry(name, wanted, format);
+        }
+        (_, wanted) => wanted,
+    };
     if let JobOperation::Dump { name, from: Some(from) } = operation {
         return jobs::dump_from(name, from);
     }

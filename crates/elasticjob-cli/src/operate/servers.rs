@@ -1,5 +1,7 @@
 //! `elasticjob server …`.
 
+use std::collections::BTreeMap;
+
 use elasticjob::{Operate, OperateError, Scope};
 use serde_json::{Value, json};
 
@@ -10,7 +12,12 @@ use crate::output::{self, Listing};
 
 pub(super) async fn run(operate: &Operate, operation: &ServerOperation, format: Output) -> Result<(), Failure> {
     match operation {
-        ServerOperation::List => output::data(&listing(operate, None).await?.text(format))?,
+        ServerOperation::List => {
+            output::data(&listing(operate, None).await?.text(format))?;
+            if let Some(line) = unevenness(&operate.items_by_server().await?) {
+                output::tell(&line);
+            }
+        }
         ServerOperation::Show { ip } => show(operate, ip, format).await?,
         ServerOperation::Disable { ip } => operate.disable(Scope::Server(ip)).await?,
         ServerOperation::Enable { ip } => operate.enable(Scope::Server(ip)).await?,
@@ -47,6 +54,23 @@ async fn listing(operate: &Operate, only: Option<&str>) -> Result<Listing, Failu
     Ok(listing)
 }
 
+/// A line about servers that own many more items than others: jobs with few items meet on the same server by default.
+fn unevenness(items: &BTreeMap<String, usize>) -> Option<String> {
+    let (most, count) = items.iter().max_by_key(|(_, count)| **count)?;
+    let (least, fewest) = items.iter().min_by_key(|(_, count)| **count)?;
+    let total: usize = items.values().sum();
+    let is_uneven = count - fewest >= UNEVEN_ITEMS && *count * items.len() > 2 * total;
+    is_uneven.then(|| {
+        format!(
+            "the items are unevenly spread: {most} owns {count} of {total}, {least} owns {fewest}; \
+             `jobShardingStrategyType: ROUND_ROBIN` spreads jobs with few items over all servers"
+        )
+    })
+}
+
+/// Fewer items more than another server has are no matter.
+const UNEVEN_ITEMS: usize = 4;
+
 /// A server with its jobs.
 async fn show(operate: &Operate, ip: &str, format: Output) -> Result<(), Failure> {
     let jobs = on_server(operate.jobs_on_server(ip).await?);
@@ -60,4 +84,23 @@ async fn show(operate: &Operate, ip: &str, format: Output) -> Result<(), Failure
         entries.insert("jobs".into(), Value::Array(jobs.into_objects()));
     }
     output::data(&output::object(&object, format))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_own_much_more_than_others_are_named() {
+        let line = |items: &[(&str, usize)]| {
+            unevenness(&items.iter().map(|(ip, count)| ((*ip).to_owned(), *count)).collect::<BTreeMap<_, _>>())
+        };
+        let uneven = line(&[("a", 30), ("b", 0), ("c", 0)]).expect("all on one");
+        assert!(uneven.starts_with("the items are unevenly spread: a owns 30 of 30, b owns 0;"), "{uneven}");
+        for even in
+            [&[][..], &[("a", 30)], &[("a", 10), ("b", 12)], &[("a", 3), ("b", 0)], &[("a", 20), ("b", 14), ("c", 10)]]
+        {
+            assert_eq!(line(even), None, "{even:?}");
+        }
+    }
 }

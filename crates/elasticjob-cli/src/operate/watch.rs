@@ -27,6 +27,7 @@ pub(super) fn run(address: &str, server: Option<&str>, format: Output) -> Result
         let mut shown = Shown { server, format, redraws, printed: String::new() };
         tokio::select! {
             failed = watch(address, &mut shown) => failed,
+            () = output::reader_gone() => Err(Failure::Unread),
             _ = tokio::signal::ctrl_c() => Ok(()),
         }
     })

@@ -231,7 +231,7 @@ impl JobMachine {
             }
         }
         if !elsewhere.is_empty() {
-            let reason = "another instance runs them in the place of one that died";
+            let reason = "an interrupted run of them is being taken over";
             out.note(Note::Skipped { items: elsewhere, due, reason });
         }
         self.say_missed(missed, due, out);

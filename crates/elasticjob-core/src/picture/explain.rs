@@ -16,6 +16,7 @@ pub use check::{Check, CheckName, Explained, Verdict};
 use super::{ItemView, Picture};
 use crate::config::JobConfig;
 use crate::cron::Cron;
+use crate::shard;
 use crate::time::Timestamp;
 use crate::tree::Node;
 use crate::view::ServerState;
@@ -224,7 +225,7 @@ impl Look<'_> {
             return;
         }
         let found = match self.picture.view.leader_id() {
-            None => Err("no instance leads: nobody would divide the items".to_owned()),
+            None => Err(format!("no instance leads: nobody would divide the items{}", self.queue("election"))),
             Some(id) if self.is_live(&id) => Ok(id),
             Some(id) => Err(format!("`leader/election/instance` names {id}, which is not there")),
         };
@@ -232,6 +233,22 @@ impl Look<'_> {
             Ok(evidence) => self.push(CheckName::Leader, Verdict::Fine, evidence),
             Err(evidence) => self.push(CheckName::Leader, Verdict::Cause, evidence),
         }
+    }
+
+    /// Who is first in the queue of a latch: where nothing goes on, its process does not act.
+    fn queue(&self, latch: &str) -> String {
+        let prefix = self.picture.path.below(&format!("leader/{latch}/latch/"));
+        let Some((place, node)) = self.picture.latches.iter().find(|(place, _)| place.starts_with(&prefix)) else {
+            return String::new();
+        };
+        let instances = &self.picture.view.instances;
+        let instance = instances.iter().find(|(_, instance)| instance.owner == node.owner).map(|(id, _)| id.as_str());
+        format!(
+            "; session {:#x} ({}) is first in its queue since {}: where that lasts, its process does not act: end it, or delete {place}",
+            node.owner,
+            instance.unwrap_or("of an unknown process"),
+            self.ago(node.created)
+        )
     }
 
     fn items(&mut self) {
@@ -255,6 +272,14 @@ impl Look<'_> {
             let mut told: Vec<String> = owners.iter().map(|(id, items)| format!("{items:?} on {id}")).collect();
             let verdict = if asked.is_some() { Verdict::Note } else { Verdict::Fine };
             told.extend(since);
+            // Jobs with few items meet on the same instances.
+            let few = items.len() < self.picture.view.available().len();
+            if few && self.config.is_some_and(|c| c.sharding_strategy.eq_ignore_ascii_case(shard::DEFAULT)) {
+                told.push(format!(
+                    "{} gives jobs with few items to the same instances: ROUND_ROBIN spreads such jobs",
+                    shard::DEFAULT
+                ));
+            }
             return self.push(CheckName::Items, verdict, told.join("; "));
         }
         let mut told = Vec::new();
@@ -383,7 +408,7 @@ impl Look<'_> {
         }
         let waiting = &self.picture.view.failover_items;
         if !waiting.is_empty() {
-            orphans.push(format!("items {waiting:?} wait to be taken over"));
+            orphans.push(format!("items {waiting:?} wait to be taken over{}", self.queue("failover")));
         }
         if orphans.is_empty() {
             return self.push(CheckName::Marks, Verdict::Fine, "none without its owner");
@@ -508,6 +533,10 @@ impl Look<'_> {
         let Some(due) = self.latest(slack) else {
             return self.push(CheckName::LastFiring, Verdict::Fine, "none yet");
         };
+        // Nobody owed a firing before the job existed.
+        if self.picture.view.config.as_ref().is_some_and(|config| due < config.created) {
+            return self.push(CheckName::LastFiring, Verdict::Fine, "none yet");
+        }
         let before = self.latest(self.facts.now.since(due) + Duration::from_millis(1));
         let running: Vec<u32> = self.running().iter().map(|(item, _)| *item).collect();
         let since = |node: Option<&Node>| node.map_or(Timestamp(0), |n| n.modified);

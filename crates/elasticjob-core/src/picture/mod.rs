@@ -40,6 +40,8 @@ pub struct Picture {
     pub view: JobView,
     /// The children of `sharding` that are numbers; also those beyond the count of items.
     pub items: BTreeMap<u32, ItemView>,
+    /// The first places of the queues for elections and takeovers, by their paths.
+    pub latches: BTreeMap<String, Node>,
     /// The instances that were started with another configuration than the stored one, with the differences.
     pub differences: BTreeMap<String, Vec<Difference>>,
 }
@@ -70,6 +72,11 @@ impl ItemView {
     pub fn owner_id(&self) -> Option<String> {
         self.owner.as_ref().map(Node::text).filter(|id| !id.is_empty())
     }
+}
+
+/// The place that comes first: the one with the lowest sequence.
+fn first_place(names: &[String]) -> Option<&String> {
+    names.iter().min_by_key(|name| name.rsplit_once("latch-").map_or(name.as_str(), |(_, sequence)| sequence))
 }
 
 impl Picture {
@@ -107,6 +114,10 @@ impl Picture {
             queries.extend(leader.map(Query::Node));
             let folders = [path.failover_items(), path.triggers(), path.applied(), path.leaving()];
             queries.extend(folders.map(Query::Children));
+            for latch in [path.election_latch(), path.failover_latch()] {
+                queries.push(Query::Children(latch.clone()));
+                queries.extend(first_place(names(latch.clone())).map(|name| Query::Node(format!("{latch}/{name}"))));
+            }
             queries.extend(names(path.applied()).iter().map(|id| Query::Node(path.applied_by(id))));
         }
         queries
@@ -161,7 +172,11 @@ impl Picture {
             let found = Difference::parse(&node(path.applied_by(&id))?.data);
             (!found.is_empty()).then_some((id, found))
         });
-        Picture { path: path.clone(), view, items, differences: differences.collect() }
+        let latches = [path.election_latch(), path.failover_latch()].into_iter().filter_map(|latch| {
+            let place = format!("{latch}/{}", first_place(&children(latch.clone()))?);
+            Some((place.clone(), node(place)?))
+        });
+        Picture { path: path.clone(), view, items, latches: latches.collect(), differences: differences.collect() }
     }
 
     /// Whether two answers have the same names everywhere, so that what was read by the names of the first is complete for

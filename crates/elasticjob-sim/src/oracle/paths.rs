@@ -40,7 +40,7 @@ fn is_known(root: &str, path: &str) -> bool {
         | ["systemTime"]
         | ["systemTime", "current"]
         | ["next-job-instance-ip"] => true,
-        ["servers", ip] => ip.parse::<std::net::Ipv4Addr>().is_ok(),
+        ["servers", ip] => ip.parse::<std::net::IpAddr>().is_ok(),
         ["trigger" | "results", name] if item_of_trigger(name).is_some() => true,
         ["instances" | "trigger" | "applied", id] => is_instance(id),
         ["leader", "leaving", id] => is_instance(id),

@@ -135,6 +135,12 @@ impl Metrics {
         jobs.iter().map(|(name, meter)| (name.to_string(), meter.joined.load(Ordering::Relaxed))).collect()
     }
 
+    /// The items whose code runs in this process.
+    pub(crate) fn running(&self) -> u64 {
+        let jobs = self.jobs.lock();
+        jobs.values().map(|meter| meter.running.load(Ordering::Relaxed).max(0).unsigned_abs()).sum()
+    }
+
     /// The jobs whose requests the registry refuses, and why.
     pub(crate) fn refusals(&self) -> BTreeMap<String, String> {
         let jobs = self.jobs.lock();

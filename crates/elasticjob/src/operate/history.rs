@@ -20,13 +20,23 @@ impl Operate {
         source: Option<DataSource>,
         query: &HistoryQuery,
     ) -> Result<History, OperateError> {
+        if let Some(source) = source {
+            return history(&source, job, query).await;
+        }
         let stored = self.config(job).await?;
-        let source = source.or_else(|| {
-            let document = JobDocument::parse(stored.text.as_bytes()).ok()?;
-            document.tracing().map(|element| DataSource::of(&element))
-        });
+        let document = JobDocument::parse(stored.text.as_bytes()).ok();
+        let source = document.and_then(|document| document.tracing().map(|element| DataSource::of(&element)));
         let reason = || "its configuration names no database of an event trace: say where it is (the `tracing` of the agent's file)";
         let source = source.ok_or_else(|| OperateError::History { reason: format!("job `{job}`: {}", reason()) })?;
-        rdb::history(&source, job, query).await.map_err(|reason| OperateError::History { reason })
+        history(&source, job, query).await
     }
+}
+
+/// The latest runs of a job from that database; no registry is asked.
+///
+/// # Errors
+///
+/// The database cannot be reached, or has no such history.
+pub async fn history(source: &DataSource, job: &str, query: &HistoryQuery) -> Result<History, OperateError> {
+    rdb::history(source, job, query).await.map_err(|reason| OperateError::History { reason })
 }

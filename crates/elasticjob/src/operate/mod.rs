@@ -32,7 +32,7 @@ use crate::clock;
 pub use config::{Change, StoredConfig};
 pub(crate) use dump::dump_text;
 pub use dump::{DUMP_ANSWER_MAX, dump_from};
-pub use history::{History, HistoryEntry, HistoryQuery};
+pub use history::{History, HistoryEntry, HistoryQuery, history};
 pub use trigger::{ItemResult, Triggered};
 
 /// How often an operation is tried again because somebody else wrote at the same time.

@@ -1,5 +1,7 @@
 //! Lines about jobs, servers and items (Java: `JobStatisticsAPI`, `ServerStatisticsAPI`, `ShardingStatisticsAPI`).
 
+use std::collections::BTreeMap;
+
 use elasticjob_core::picture::{Detail, JobBrief, ServerBrief, ShardInfo, job_brief, server_briefs, shard_infos};
 
 use super::{Operate, OperateError};
@@ -53,6 +55,26 @@ impl Operate {
     pub async fn servers(&self) -> Result<Vec<ServerBrief>, OperateError> {
         let names = self.names().await?;
         Ok(server_briefs(&self.pictures(&names, Detail::Servers).await?))
+    }
+
+    /// How many items of all jobs each server owns, by its IP. Servers that have an instance and own nothing are among them.
+    ///
+    /// # Errors
+    ///
+    /// The registry failed.
+    pub async fn items_by_server(&self) -> Result<BTreeMap<String, usize>, OperateError> {
+        let names = self.names().await?;
+        let mut items = BTreeMap::new();
+        let server = |id: &str| id.split("@-@").next().unwrap_or_default().to_owned();
+        for picture in self.pictures(&names, Detail::Brief).await? {
+            for id in picture.view.instances.keys() {
+                items.entry(server(id)).or_insert(0);
+            }
+            for owner in picture.items.values().filter_map(|item| item.owner_id()) {
+                *items.entry(server(&owner)).or_insert(0) += 1;
+            }
+        }
+        Ok(items)
     }
 
     /// The number of servers.

@@ -57,7 +57,7 @@ fn healthy() -> (Picture, JobDocument) {
         ..ItemView::default()
     };
     let items = BTreeMap::from([(0, item()), (1, item())]);
-    (Picture { path, view, items, differences: BTreeMap::new() }, document)
+    (Picture { path, view, items, latches: BTreeMap::new(), differences: BTreeMap::new() }, document)
 }
 
 fn verdicts(picture: &Picture, document: &JobDocument) -> Vec<(CheckName, Verdict)> {

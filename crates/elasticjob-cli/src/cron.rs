@@ -24,6 +24,18 @@ pub(crate) fn run(
             wrong(format!("--from `{text}`: expected a time like 2026-03-29T00:00:00Z or 2026-03-29T00:00:00+01:00"))
         })?,
     };
+    if let Some((begin, end)) = cron.rests_in_repeated_hour(Timestamp(from.as_millisecond()), &zone) {
+        let local = |moment: Timestamp| {
+            let moment = jiff::Timestamp::from_millisecond(moment.0).map(|m| m.to_zoned(zone.clone()));
+            moment.map(|m| m.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string())
+        };
+        output::tell(&format!(
+            "clocks go back: as in Quartz there is no firing from {} until {}; the property `elasticjob.cron.repeated.hour: twice` \
+             fires in both hours",
+            local(begin)?,
+            local(end)?
+        ));
+    }
     let mut times = Vec::new();
     let mut at = Timestamp(from.as_millisecond());
     while times.len() < count as usize

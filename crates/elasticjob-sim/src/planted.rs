@@ -35,6 +35,7 @@ pub enum Defect {
     ConfigWatchDropped,
     ReshardingUnseen,
     TriggerUnseen,
+    TriggerKept,
     LateAnswerCounts,
     RefusalIgnored,
     AnswerForgotten,
@@ -55,7 +56,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 34] = [
+    pub const ALL: [Defect; 35] = [
         Defect::NoFence,
         Defect::BeginWithoutAssignment,
         Defect::EmptyLedger,
@@ -74,6 +75,7 @@ impl Defect {
         Defect::ConfigWatchDropped,
         Defect::ReshardingUnseen,
         Defect::TriggerUnseen,
+        Defect::TriggerKept,
         Defect::LateAnswerCounts,
         Defect::RefusalIgnored,
         Defect::AnswerForgotten,
@@ -121,6 +123,7 @@ impl Defect {
             Defect::TakeoverForgotten => "a takeover counts as refused",
             Defect::RunTwice => "user code is called twice",
             Defect::TokenRepeated => "all runs have the same fencing token",
+            Defect::TriggerKept => "the trigger of an item stays when it is begun",
             Defect::MisfireKept => "`misfire` stays when a firing is caught up",
             Defect::ClaimPersistent => "a claim outlives its session",
             Defect::UnknownPath => "a begin writes a node that nobody knows",
@@ -157,6 +160,7 @@ impl Defect {
             Defect::RefusalIgnored => &["overlap", "assignment"],
             Defect::OldSessionKept => &["members", "marks"],
             Defect::TakeoverUnmarked | Defect::TakeoverForgotten => &["takeover", "marks"],
+            Defect::TriggerKept => &["triggers"],
             Defect::RunTwice => &["overlap"],
             Defect::TokenRepeated => &["tokens"],
             Defect::UnknownPath => &["paths"],
@@ -310,6 +314,9 @@ fn spoil_ops(defect: Defect, path: &JobPath, ops: Vec<Op>) -> Vec<Op> {
             }
             (Defect::TakeoverUnmarked, Op::Create { .. }) => purpose == Purpose::TakeOver && is("failover"),
             (Defect::MisfireKept, Op::Delete { .. }) => begins && is("misfire"),
+            (Defect::TriggerKept, Op::Delete { path: at, .. }) => {
+                begins && matches!(path.place(at), Some(Place::ItemTrigger(..)))
+            }
             _ => false,
         };
         if drops {

@@ -138,7 +138,7 @@ impl Schedule {
                 Fault::Clock(step * far)
             }
             // Java's instances take no triggers of items.
-            18 if self.peers == 0 && length % 2 == 0 => Fault::Order(Order::TriggerItems),
+            18 if self.peers == 0 && length.is_multiple_of(2) => Fault::Order(Order::TriggerItems),
             18 => Fault::Order(Order::Trigger),
             19 => Fault::Order(match chance.below(5) {
                 0 if process != 0 => Order::ShutDown,

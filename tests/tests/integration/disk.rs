@@ -48,9 +48,9 @@ fn agent(folder: &Path, file: &Path, log: &Path) -> Process {
     Process::start(command, log)
 }
 
-/// The file of an agent with two jobs, each with its record.
-fn write_file(folder: &Path, port: u16) -> (PathBuf, [Journal; 2]) {
-    let file = folder.join("jobs.yaml");
+/// The file of an agent with two jobs, each with its record. The registry is beside the file.
+fn write_file(home: &Path, folder: &Path, port: u16) -> (PathBuf, [Journal; 2]) {
+    let file = home.join("jobs.yaml");
     let journals = ["stays", "goes"].map(|name| {
         std::fs::create_dir(folder.join(name)).expect("a folder");
         Journal::new(&folder.join(name))
@@ -84,7 +84,7 @@ fn a_full_disk_stops_jobs_visibly_loses_nothing_and_heals_by_itself() {
     let folder = tempfile::tempdir().expect("a folder");
     let disk = Disk::mount(&folder.path().join("disk"));
     let port = elasticjob_tests::free_port();
-    let (file, [journal, goes]) = write_file(folder.path(), port);
+    let (file, [journal, goes]) = write_file(&disk.0, folder.path(), port);
     let log = folder.path().join("log");
     let mut process = agent(&disk.0, &file, &log);
     let runs = || journal.runs();
@@ -140,7 +140,7 @@ fn a_full_disk_stops_jobs_visibly_loses_nothing_and_heals_by_itself() {
 fn a_killed_agent_on_a_full_disk_says_so_at_its_start_and_keeps_what_it_had() {
     let folder = tempfile::tempdir().expect("a folder");
     let disk = Disk::mount(&folder.path().join("disk"));
-    let (file, [journal, _]) = write_file(folder.path(), elasticjob_tests::free_port());
+    let (file, [journal, _]) = write_file(&disk.0, folder.path(), elasticjob_tests::free_port());
     let mut process = agent(&disk.0, &file, &folder.path().join("log"));
     eventually("runs", PATIENCE, || (journal.runs().len() > 4).then_some(()));
     disk.fill();
@@ -163,7 +163,7 @@ fn a_killed_agent_on_a_full_disk_says_so_at_its_start_and_keeps_what_it_had() {
 #[test]
 fn a_damaged_file_is_named_with_what_to_do_and_a_backup_brings_it_back() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (file, [journal, _]) = write_file(folder.path(), elasticjob_tests::free_port());
+    let (file, [journal, _]) = write_file(folder.path(), folder.path(), elasticjob_tests::free_port());
     let mut process = agent(folder.path(), &file, &folder.path().join("log"));
     eventually("runs", PATIENCE, || (journal.runs().len() > 4).then_some(()));
     // Both work while the agent runs.
@@ -192,7 +192,8 @@ fn a_damaged_file_is_named_with_what_to_do_and_a_backup_brings_it_back() {
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1), "{arguments:?}: {said}");
         assert!(said.contains("elasticjob.db is damaged: "), "{arguments:?}: {said}");
-        assert!(said.contains("`elasticjob registry restore elasticjob.db BACKUP`"), "{arguments:?}: {said}");
+        assert!(said.contains("restore a backup with `elasticjob registry restore "), "{arguments:?}: {said}");
+        assert!(said.contains("elasticjob.db BACKUP`"), "{arguments:?}: {said}");
         assert!(!said.contains("panicked"), "{arguments:?}: {said}");
     }
     let restore = output(&["registry", "restore", "elasticjob.db", "copy.db"], folder.path());
@@ -207,7 +208,7 @@ fn a_damaged_file_is_named_with_what_to_do_and_a_backup_brings_it_back() {
 #[test]
 fn who_may_only_read_a_file_can_list_jobs_and_is_told_why_he_cannot_change_them() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (file, [journal, _]) = write_file(folder.path(), elasticjob_tests::free_port());
+    let (file, [journal, _]) = write_file(folder.path(), folder.path(), elasticjob_tests::free_port());
     let mut process = agent(folder.path(), &file, &folder.path().join("log"));
     eventually("runs", PATIENCE, || (journal.runs().len() > 4).then_some(()));
     process.signal("TERM");

@@ -82,7 +82,7 @@ fn run(address: &str, folder: &Path, arguments: &[&str]) -> (Option<i32>, String
 fn causes(json: &str) -> Vec<String> {
     let checks: serde_json::Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}: {json}"));
     let checks = checks.as_array().expect("a list");
-    assert_eq!(checks.len(), 14);
+    assert_eq!(checks.len(), 15);
     let text = |check: &serde_json::Value, key: &str| check[key].as_str().expect("a text").to_owned();
     assert!(checks.iter().all(|check| !text(check, "evidence").is_empty()), "{json}");
     checks.iter().filter(|check| text(check, "verdict") == "CAUSE").map(|check| text(check, "check")).collect()

@@ -63,7 +63,8 @@ fn rewritten(text: &str, outputs: &[Vec<String>]) -> String {
 }
 
 /// What differs from run to run, made equal: pattern and what stands for it. The first ones are for the pages too.
-const SHOWN: [(&str, &str); 2] = [(r"@-@\d+", "@-@4711"), (r"\b\d+\.\d+\.\d+\.\d+\b", "192.0.2.1")];
+const SHOWN: [(&str, &str); 3] =
+    [(r"@-@\d+", "@-@4711"), (r"\b\d+\.\d+\.\d+\.\d+\b", "192.0.2.1"), (r"/\S*\.tmp\w{6}", "/srv/jobs")];
 const COMPARED: [(&str, &str); 8] = [
     (r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "TIME"),
     (r"\b\d+ (ms|s|min)\b", "SPAN"),

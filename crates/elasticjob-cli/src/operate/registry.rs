@@ -16,8 +16,16 @@ pub(crate) fn run(operation: &RegistryOperation) -> Result<(), Failure> {
                 let found = embedded::check(&file).await?;
                 Ok::<_, Failure>(format!("{}: {found}", file.display()))
             }
-            RegistryOperation::Backup { file, copy } => Ok(embedded::backup(&path(file), &path(copy)).await?),
-            RegistryOperation::Restore { file, copy } => Ok(embedded::restore(&path(file), &path(copy))?),
+            RegistryOperation::Backup { file, copy } => {
+                let copy = path(copy);
+                let written = embedded::backup(&path(file), &copy).await?;
+                Ok(format!("{}: {written}", copy.display()))
+            }
+            RegistryOperation::Restore { file, copy } => {
+                let file = path(file);
+                let restored = embedded::restore(&file, &path(copy))?;
+                Ok(format!("{}: {restored}", file.display()))
+            }
         }
     })?;
     output::data(&format!("{line}\n"))

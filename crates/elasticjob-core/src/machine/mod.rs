@@ -361,7 +361,7 @@ impl JobMachine {
             Step::ConfirmShutdown => self.shutdown_confirmed(now, result, out),
             Step::AnnounceLeave => self.leave_announced(now, result, out),
             Step::AdoptTrigger { id, items } => self.trigger_adopted(now, id, items, result, out),
-            Step::DropTriggers { triggers, items } => self.triggers_dropped(now, triggers, items, result, out),
+            Step::DropTriggers { triggers, reason } => self.triggers_dropped(now, triggers, reason, result, out),
             Step::Report { results } => self.results_reported(now, results, result),
             Step::Leave { ops } => self.leave_done(now, ops, result, out),
             Step::Server | Step::Tidy => self.housekeeping_done(now, result, out),

@@ -10,6 +10,10 @@ use crate::tree::Op;
 
 /// Why a trigger is dropped.
 pub(super) const DISABLED: &str = "disabled";
+const BEYOND: &str = "no items of the job any more";
+/// The same as the result of a trigger.
+const NOT_RUN_DISABLED: &str = "not run: the item is disabled";
+const NOT_RUN_BEYOND: &str = "not run: the job has no such item any more";
 
 impl JobMachine {
     pub(super) fn trigger(&mut self, now: Timestamp, out: &mut Effects) {
@@ -29,49 +33,63 @@ impl JobMachine {
     }
 
     /// Rule: deletes the triggers of own items that are disabled, which would run when they are enabled; of a leader, also those of
-    /// items that the job has no more.
+    /// items that the job has no more. Only while that is so: the transaction checks it.
     pub(super) fn drop_triggers(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         if self.view.item_triggers.is_empty() || self.life != Life::Joined || self.is_held() {
             return false;
         }
-        let total = self.config.as_ref().map(|config| config.sharding_total_count);
-        let is_beyond = |item: u32| self.is_leader() && total.is_some_and(|total| item >= total);
-        let dropped = |item: u32| self.items.get(&item).is_some_and(|own| own.disabled) || is_beyond(item);
-        let triggers = self.view.item_triggers.iter().filter(|(item, _)| dropped(*item));
-        let triggers: Vec<(u32, String)> = triggers.take(limits::ITEMS_PER_COMMIT).cloned().collect();
+        let is_disabled = |item: u32| self.items.get(&item).is_some_and(|own| own.disabled);
+        let total = self.config.as_ref().filter(|_| self.is_leader()).map(|config| config.sharding_total_count);
+        let is_beyond = |item: u32| total.is_some_and(|total| item >= total);
+        let of = |dropped: &dyn Fn(u32) -> bool| -> Vec<(u32, String)> {
+            let triggers = self.view.item_triggers.iter().filter(|(item, _)| dropped(*item));
+            triggers.take(limits::ITEMS_PER_COMMIT).cloned().collect()
+        };
+        let mut triggers = of(&is_disabled);
+        let mut reason = DISABLED;
+        let mut checks: Vec<Op> = triggers.iter().map(|(item, _)| Op::exists(self.path.item_disabled(*item))).collect();
+        if triggers.is_empty() {
+            triggers = of(&is_beyond);
+            reason = BEYOND;
+            checks = self.view.config.iter().map(|node| Op::check(self.path.config(), node.version)).collect();
+        }
         if triggers.is_empty() {
             return false;
         }
-        let mut items: Vec<u32> = triggers.iter().map(|(item, _)| *item).collect();
-        items.dedup();
-        let ops = triggers.iter().map(|(_, name)| Op::delete(self.path.trigger(name))).collect();
-        self.commit(Step::DropTriggers { triggers, items }, ops, out)
+        let deletions = triggers.iter().map(|(_, name)| Op::delete(self.path.trigger(name)));
+        let ops = deletions.chain(checks).collect();
+        self.commit(Step::DropTriggers { triggers, reason }, ops, out)
     }
 
     pub(super) fn triggers_dropped(
         &mut self,
         now: Timestamp,
         triggers: Vec<(u32, String)>,
-        items: Vec<u32>,
+        reason: &'static str,
         result: StepResult,
         out: &mut Effects,
     ) {
         match result {
             StepResult::Committed { .. } => {
+                let mut items: Vec<u32> = triggers.iter().map(|(item, _)| *item).collect();
+                items.dedup();
                 for trigger in triggers {
                     self.view.item_triggers.remove(&trigger);
                     if trigger.1.contains('-') {
-                        self.results.insert(trigger.1, "not run: the item is disabled");
+                        self.results
+                            .insert(trigger.1, if reason == DISABLED { NOT_RUN_DISABLED } else { NOT_RUN_BEYOND });
                     }
                 }
-                out.note(Note::TriggerDropped { items, reason: DISABLED });
+                out.note(Note::TriggerDropped { items, reason });
             }
-            // One was gone already: the others are asked for again.
-            StepResult::Refused(refusal) => {
-                if let Some(gone) = triggers.get(refusal.op) {
+            StepResult::Refused(refusal) => match triggers.get(refusal.op) {
+                // One was gone already: the others are asked for again.
+                Some(gone) => {
                     self.view.item_triggers.remove(gone);
                 }
-            }
+                // It was enabled, or the job got more items, meanwhile.
+                None => self.look_again(now, out),
+            },
             StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.look_again(now, out),
         }
     }

@@ -531,7 +531,7 @@ pub(super) enum Step {
     AnnounceLeave,
     Leave { ops: Vec<Op> },
     AdoptTrigger { id: String, items: Vec<u32> },
-    DropTriggers { triggers: Vec<(u32, String)>, items: Vec<u32> },
+    DropTriggers { triggers: Vec<(u32, String)>, reason: &'static str },
     Report { results: Vec<(String, &'static str)> },
     Server,
     Tidy,

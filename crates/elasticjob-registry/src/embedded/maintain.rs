@@ -91,7 +91,7 @@ pub fn restore(path: &Path, from: &Path) -> Result<String, Error> {
     };
     fs::rename(&new, path).map_err(|e| failed(format!("cannot rename {} to it: {e}", new.display())))?;
     sync_folder(path);
-    Ok(format!("restored {} nodes from {}{kept}", contents.nodes.len(), from.display()))
+    Ok(format!("restored {} nodes{kept}", contents.nodes.len()))
 }
 
 /// Opens the file, or creates an empty registry.
@@ -129,7 +129,7 @@ pub(super) fn write(contents: &Contents, to: &Path) -> Result<String, Error> {
     let placed = place(&new, to);
     let _ = fs::remove_file(&new);
     placed.map_err(|e| Error::File { path: to.to_owned(), reason: format!("cannot create it: {e}") })?;
-    Ok(format!("wrote {} nodes to {}", contents.nodes.len(), to.display()))
+    Ok(format!("wrote {} nodes", contents.nodes.len()))
 }
 
 /// Writes a whole registry file, readable by its owner only. `name` is what errors call it.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use elasticjob_core::path::item_of_trigger;
 use elasticjob_core::wire::JobDocument;
 
 use super::{Replay, Violation};
@@ -63,6 +64,14 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
             ["leader", "sharding", "necessary" | "processing"] => is_old,
             ["leader", "failover", "items", _] => is_old && failover && !planted,
             ["leader", _, "latch", _] => is_old,
+            // Its owner, where that is one of ours, runs it or drops it.
+            ["trigger", name] if let Some(item) = item_of_trigger(name) => {
+                let owner = evidence.path.item_owner(item);
+                let owned = replay.get(&owner).is_some_and(|node| live.contains(node.text().as_str()));
+                let busy =
+                    evidence.runs.iter().any(|run| run.item == item && run.end.is_none_or(|at| at + young >= end));
+                is_old && owned && !busy && !evidence.is_java_s(&replay, &owner)
+            }
             ["trigger", id] => is_old && live.contains(id) && !evidence.java.contains(*id),
             _ => false,
         };

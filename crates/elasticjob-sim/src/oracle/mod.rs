@@ -15,6 +15,7 @@ mod progress;
 mod replay;
 mod takeover;
 mod tokens;
+mod triggers;
 
 use std::fmt;
 
@@ -45,7 +46,7 @@ impl fmt::Display for Violation {
 type Invariant = fn(&Evidence) -> Vec<Violation>;
 
 /// Every invariant by its name.
-pub const INVARIANTS: [(&str, Invariant); 13] = [
+pub const INVARIANTS: [(&str, Invariant); 14] = [
     (overlap::NAME, overlap::judge),
     (assignment::NAME, assignment::judge),
     (tokens::NAME, tokens::judge),
@@ -58,6 +59,7 @@ pub const INVARIANTS: [(&str, Invariant); 13] = [
     (paths::NAME, paths::judge),
     (progress::NAME, progress::judge),
     (members::NAME, members::judge),
+    (triggers::NAME, triggers::judge),
     (calm::NAME, calm::judge),
 ];
 

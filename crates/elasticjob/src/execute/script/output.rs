@@ -127,6 +127,9 @@ impl Shown {
         if self.tail == 0 {
             return;
         }
+        if self.held.is_empty() {
+            self.tell("… further output is held back: its last lines follow when the script ends");
+        }
         if self.held.len() as u64 == self.tail {
             self.held.pop_front();
         }

@@ -48,6 +48,16 @@ pub async fn connect(address: &str) -> Result<Connection, Error> {
     Connection::new(registry, Plugins::default(), &NetworkPreference::default())
 }
 
+/// The same with plug-ins of one's own: job types, strategies, error handlers, listeners and trace storages that jobs name.
+///
+/// # Errors
+///
+/// As of [`connect`].
+pub async fn connect_with(address: &str, plugins: Plugins) -> Result<Connection, Error> {
+    let registry = elasticjob_registry::connect(address).await?;
+    Connection::new(registry, plugins, &NetworkPreference::default())
+}
+
 impl Connection {
     /// A connection with plug-ins of one's own and a choice of this server's address.
     ///

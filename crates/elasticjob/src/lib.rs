@@ -82,7 +82,7 @@ pub use worker::JobState;
 
 /// Connecting to a registry.
 pub mod registry {
-    pub use crate::connection::{Connection, connect};
+    pub use crate::connection::{Connection, connect, connect_with};
     pub use elasticjob_registry::{Error, Link, Registry, RegistryUrl, attach, embedded, memory, zookeeper};
 }
 

@@ -163,7 +163,7 @@ fn home(key: &str) -> Option<String> {
     if let Some((_, home)) = levels.iter().find(|(keys, _)| known(keys)) {
         return Some((*home).to_owned());
     }
-    let property = elasticjob::PROPERTIES.iter().any(|known| *known == key) || key.starts_with("elasticjob.");
+    let property = elasticjob::PROPERTIES.contains(&key) || key.starts_with("elasticjob.");
     property.then(|| "below `props` of a job".to_owned())
 }
 

@@ -535,7 +535,8 @@ impl Look<'_> {
         };
         // Nobody owed a firing before the job existed.
         if self.picture.view.config.as_ref().is_some_and(|config| due < config.created) {
-            return self.push(CheckName::LastFiring, Verdict::Fine, "none yet");
+            let evidence = format!("none yet that is older than {}", Span(slack));
+            return self.push(CheckName::LastFiring, Verdict::Fine, evidence);
         }
         let before = self.latest(self.facts.now.since(due) + Duration::from_millis(1));
         let running: Vec<u32> = self.running().iter().map(|(item, _)| *item).collect();

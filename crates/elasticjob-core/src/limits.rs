@@ -45,6 +45,10 @@ pub const LEFT_OUT_WAIT: Duration = Duration::from_millis(1_200);
 /// When some items of a run have ended and others have not, the ended ones are released together after this long.
 pub const END_GATHER: Duration = Duration::from_millis(100);
 
+/// The triggers of items that one transaction creates arrive one by one. A run of triggered items waits this long for those of the
+/// other items of its instance, so that they are one run; where all are there it does not wait.
+pub const TRIGGER_GATHER: Duration = Duration::from_millis(10);
+
 /// Pause before a refused or failed registry step is tried again; doubled each time up to [`RETRY_MAX`].
 pub const RETRY_BASE: Duration = Duration::from_millis(50);
 

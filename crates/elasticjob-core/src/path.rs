@@ -141,7 +141,7 @@ impl JobPath {
         format!("{}/leader/leaving/{id}", self.root)
     }
 
-    /// `results`: what became of triggers whose end somebody waits for; ours only, see COMPAT.md.
+    /// `results`: the results of triggers whose caller waits; Rust only, see COMPAT.md.
     pub fn results(&self) -> String {
         self.below("results")
     }
@@ -311,7 +311,7 @@ pub fn parse_item(text: &str) -> Option<u32> {
     (item.to_string() == text).then_some(item)
 }
 
-/// The item of a trigger of one item: `<item>`, or `<item>-<request>` where somebody waits for its end. Every other name is that
+/// The item of a trigger of one item: `<item>`, or `<item>-<request>` where the caller waits. Every other name is that
 /// of an instance.
 pub fn item_of_trigger(name: &str) -> Option<u32> {
     parse_item(name.split_once('-').map_or(name, |(item, _)| item))

@@ -450,7 +450,7 @@ fn an_instance_that_stops_in_a_long_run_gives_its_idle_items_away_at_once() {
     }
 }
 
-/// One trigger of an item is one run of it, whoever dies, leaves, joins or is cut off around it.
+/// One trigger of an item is one run of it, whichever instance dies, leaves, joins or is cut off around it.
 #[test]
 fn a_trigger_of_items_runs_each_of_them_once_whatever_happens_around_it() {
     let path = JobPath::new("job");

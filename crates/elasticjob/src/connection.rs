@@ -187,7 +187,7 @@ impl Connection {
             let is_foreign = |answers: &[Answer]| answers.iter().any(|a| a.node().is_some_and(|n| foreign(n.owner)));
             match self.0.registry.read(queries.clone()).await {
                 Ok(answers) => return Ok(is_foreign(&answers)),
-                // A job that may not be read has no instance of ours. Its start reports why.
+                // A job that may not be read has no instance of this process. Its start reports why.
                 Err(RegistryError::Denied { .. }) => {
                     for query in queries {
                         match self.0.registry.read(vec![query]).await {

@@ -74,7 +74,7 @@ fn choose(addresses: &[Address], preference: &NetworkPreference, is_shared: bool
     let have = if have.is_empty() { "none".to_owned() } else { have.join(", ") };
     match (&preference.interface, &preference.ip) {
         (None, None) if !is_shared => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        // Whoever names it means it.
+        // A name that was given counts.
         (None, Some(ip)) if whole("127.0.0.1") || whole("::1") => {
             ip.parse().map_err(|_| Error::Identity { reason: format!("`{ip}` is not an address") })
         }
@@ -213,7 +213,7 @@ mod tests {
         let error = choose(&host[..3], &any, true).expect_err("nothing usable").to_string();
         assert!(error.contains("ELASTICJOB_PREFERRED_NETWORK_IP"), "{error}");
         assert!(error.contains("lo 127.0.0.1, lo ::1, eth0 fe80::1"), "{error}");
-        assert_eq!(choose(&host[..3], &any, false), Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)), "nobody else is there");
+        assert_eq!(choose(&host[..3], &any, false), Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)), "no other host is connected");
         assert!(choose(&[], &any, true).is_err());
     }
 }

@@ -105,7 +105,7 @@ fn a_full_disk_stops_jobs_visibly_loses_nothing_and_heals_by_itself() {
         assert!(text(&refused.stderr).contains("No space left on device"), "{}", text(&refused.stderr));
     }
     // Nothing starts while nothing is durable. A file that is opened again may give a page back, which is filled too.
-    eventually("a full disk at rest", PATIENCE, || {
+    eventually("a full disk that stays full", PATIENCE, || {
         disk.fill();
         let (count, logged) = (runs().len(), process.log().matches("cannot write the embedded registry").count());
         elasticjob_tests::pause(Duration::from_secs(3));

@@ -1,4 +1,4 @@
-//! `job trigger`: each enabled item once, whoever dies, leaves or is disabled.
+//! `job trigger`: each enabled item once, whatever dies, leaves or is disabled.
 
 use std::path::Path;
 use std::process::Output;

@@ -93,9 +93,9 @@ pub struct JobMachine {
     comparison: Comparison,
     /// Whether an operator took it out.
     is_shut_down: bool,
-    /// Whether `leader/leaving/<id>` of ours is there in this session.
+    /// Whether this instance's `leader/leaving/<id>` exists in this session.
     has_announced_leave: bool,
-    /// What became of triggers whose end somebody waits for, to be written.
+    /// Results of triggers whose caller waits, to be written.
     results: BTreeMap<String, &'static str>,
     /// When what still ran was told to end, since this instance has to leave.
     cut_off: Option<Timestamp>,

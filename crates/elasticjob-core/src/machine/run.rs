@@ -162,7 +162,17 @@ impl JobMachine {
         }
         let triggered: Vec<u32> =
             ready.iter().filter(|(number, item)| is_triggered(*number, item)).map(|(number, _)| *number).collect();
-        (!triggered.is_empty()).then_some((Source::Trigger, now, triggered))
+        (!triggered.is_empty() && !self.gathers_triggers(now)).then_some((Source::Trigger, now, triggered))
+    }
+
+    /// Whether triggers of other own items may be about to arrive.
+    fn gathers_triggers(&self, now: Timestamp) -> bool {
+        let is_missing = |number: u32, item: &Item| {
+            !item.disabled && !item.triggered && self.view.triggers_of(number).next().is_none()
+        };
+        let is_recent = |since: Timestamp| now < since + limits::TRIGGER_GATHER;
+        self.follow.triggered_at.is_some_and(is_recent)
+            && self.items.iter().any(|(number, item)| is_missing(*number, item))
     }
 
     /// What the begin of one item asks for.
@@ -217,6 +227,9 @@ impl JobMachine {
     fn begun(&mut self, now: Timestamp, plan: &Begun, zxid: i64, out: &mut Effects) {
         self.refusals = 0;
         self.account_begun(&plan.items, out);
+        if !plan.triggers.is_empty() {
+            self.follow.triggered_at = None;
+        }
         for trigger in &plan.triggers {
             self.view.item_triggers.remove(trigger);
         }

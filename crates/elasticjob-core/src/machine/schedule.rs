@@ -157,7 +157,7 @@ impl JobMachine {
         moments.extend(follow.recheck.iter_mut());
         let waits =
             [&mut follow.unsettled_since, &mut follow.hold_until, &mut follow.ask_at, &mut follow.unowned_since];
-        moments.extend(waits.into_iter().flatten());
+        moments.extend(waits.into_iter().chain([&mut follow.triggered_at]).flatten());
         moments
             .extend([&mut self.lead.at, &mut self.lead.direct_until, &mut self.lead.rests_until].into_iter().flatten());
         moments.extend(self.items.values_mut().map(|item| &mut item.yields_until));

@@ -177,6 +177,9 @@ impl JobMachine {
                 }
                 self.unwatch(vec![self.path.item_running(*item)], out);
             }
+            Some(Place::ItemTrigger(item, _)) if node.is_some() && self.items.contains_key(item) => {
+                self.follow.triggered_at.get_or_insert(now);
+            }
             Some(Place::FailoverItem(item)) if node.is_some() => drop(self.orphans.insert(*item)),
             Some(Place::Trigger(id)) if node.is_some() && *id == self.id() => self.trigger(now, out),
             _ => {}

@@ -1,5 +1,5 @@
 //! Triggers through the registry. `trigger/<id>` (Java: `TriggerListenerManager`) asks an instance to run its items; one that comes
-//! during a run is kept and runs after it, once, where Java drops it. `trigger/<item>`, which is ours, asks for one item, whoever owns
+//! during a run is kept and runs after it, once, where Java drops it. `trigger/<item>`, a Rust addition, asks for one item, whichever instance owns
 //! it: the begin deletes it, so that it runs exactly once, also when its owner dies, leaves or loses the item before.
 
 use super::types::{Effects, Life, Step};
@@ -39,7 +39,9 @@ impl JobMachine {
             return false;
         }
         let is_disabled = |item: u32| self.items.get(&item).is_some_and(|own| own.disabled);
-        let total = self.config.as_ref().filter(|_| self.is_leader()).map(|config| config.sharding_total_count);
+        // A leader that refused the stored configuration does not know how many items there are.
+        let knows = self.is_leader() && !self.config_refused;
+        let total = self.config.as_ref().filter(|_| knows).map(|config| config.sharding_total_count);
         let is_beyond = |item: u32| total.is_some_and(|total| item >= total);
         let of = |dropped: &dyn Fn(u32) -> bool| -> Vec<(u32, String)> {
             let triggers = self.view.item_triggers.iter().filter(|(item, _)| dropped(*item));
@@ -87,14 +89,14 @@ impl JobMachine {
                 Some(gone) => {
                     self.view.item_triggers.remove(gone);
                 }
-                // It was enabled, or the job got more items, meanwhile.
+                // It was enabled, or the job got more items, in the meantime.
                 None => self.look_again(now, out),
             },
             StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.look_again(now, out),
         }
     }
 
-    /// Rule: writes what became of triggers whose end somebody waits for. Nodes of those who do not wait any more are gone.
+    /// Rule: writes the results of triggers whose caller waits. The nodes of callers that stopped waiting are gone.
     pub(super) fn report_results(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         if self.results.is_empty() {
             return false;

@@ -353,7 +353,7 @@ pub(super) struct Busy {
     pub(super) session: u64,
     /// Whether a mark in a later session was asked for.
     pub(super) remarked: bool,
-    /// The triggers that this run answers and whose end somebody waits for; almost always none.
+    /// The triggers that this run answers and whose caller waits; almost always none.
     pub(super) requests: Vec<String>,
 }
 
@@ -424,6 +424,8 @@ pub(super) struct Follow {
     pub(super) handover: BTreeMap<u32, (Option<String>, Timestamp)>,
     /// A trigger came while the assignment was not settled.
     pub(super) trigger_held: bool,
+    /// When the first trigger of an own item was seen that no run has answered yet.
+    pub(super) triggered_at: Option<Timestamp>,
     /// When to look at the owners again: a leader that lost its leadership may have been in the middle of dividing.
     pub(super) recheck: Vec<Timestamp>,
 }
@@ -433,7 +435,15 @@ impl Follow {
         let ask = self.ask_at.filter(|_| !self.asked);
         let unowned = self.unowned_since.map(|since| since + limits::LEADER_WAIT);
         let recheck = self.recheck.iter().copied();
-        let times = self.hold_until.into_iter().chain(ask).chain(self.depose_at()).chain(unowned).chain(recheck);
+        let gathered = self.triggered_at.map(|since| since + limits::TRIGGER_GATHER);
+        let times = self
+            .hold_until
+            .into_iter()
+            .chain(gathered)
+            .chain(ask)
+            .chain(self.depose_at())
+            .chain(unowned)
+            .chain(recheck);
         times.filter(|at| *at > now).min()
     }
 

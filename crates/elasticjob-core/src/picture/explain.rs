@@ -4,6 +4,7 @@
 //! earlier cause is skipped, so that one trouble is told once.
 
 mod check;
+mod clocks;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,14 +21,8 @@ use crate::shard;
 use crate::time::Timestamp;
 use crate::tree::Node;
 use crate::view::ServerState;
-use crate::wire::{Claim, Ledger, parse_instance};
+use crate::wire::{Ledger, parse_instance};
 
-/// A clock that is further off than this is told, where `maxTimeDiffSeconds` sets no bound: below, a slow commit looks alike.
-const CLOCK_LIMIT: Duration = Duration::from_secs(5);
-/// A clock that is behind is told by one word alone only beyond this, since no commit takes longer.
-const COMMIT_MAX: Duration = Duration::from_secs(60);
-/// What an instance said of its time longer ago is out of date.
-const WORD_AGE_MAX: Duration = Duration::from_secs(600);
 /// A firing that nobody has begun is told so long after it was due: who asks has a clock of his own.
 const OVERDUE_AFTER: Duration = Duration::from_secs(60);
 /// Two firings in a row that nobody has begun within this are a cause. Where firings are rarer, an item that was enabled
@@ -225,7 +220,7 @@ impl Look<'_> {
             return;
         }
         let found = match self.picture.view.leader_id() {
-            None => Err(format!("no instance leads: nobody would divide the items{}", self.queue("election"))),
+            None => Err(format!("no instance leads, so no instance assigns the items{}", self.queue("election"))),
             Some(id) if self.is_live(&id) => Ok(id),
             Some(id) => Err(format!("`leader/election/instance` names {id}, which is not there")),
         };
@@ -312,67 +307,6 @@ impl Look<'_> {
         }
         let evidence = format!("{disabled:?}: `elasticjob shard enable` undoes it");
         self.push(CheckName::DisabledItems, Verdict::Cause, evidence);
-    }
-
-    /// The words of each live instance on its own time, beside the registry's time of that word, the newest first. A write
-    /// takes time, so that a clock that is right looks a little slow.
-    fn words(&self) -> BTreeMap<String, Vec<Word>> {
-        let mut words: BTreeMap<String, Vec<Word>> = BTreeMap::new();
-        let mut hear = |instance: String, word: Word| {
-            // What an earlier life of that name has said does not count.
-            let life = self.picture.view.instances.get(&instance).map(|node| node.czxid);
-            if life.is_some_and(|life| word.zxid >= life) {
-                words.entry(instance).or_default().push(word);
-            }
-        };
-        for nodes in self.picture.items.values() {
-            for (claim, node) in nodes.claims.iter().filter_map(|node| Some((Claim::parse(&node.data)?, node))) {
-                hear(claim.instance, Word { zxid: node.czxid, at: claim.at, registry: node.created });
-            }
-            if let Some((ledger, node)) = nodes.item.as_ref().and_then(|n| Some((Ledger::parse(&n.data)?, n)))
-                && let Some(at) = ledger.at
-            {
-                hear(ledger.instance, Word { zxid: node.mzxid, at, registry: node.modified });
-            }
-        }
-        words.values_mut().for_each(|words| words.sort_by_key(|word| std::cmp::Reverse(word.zxid)));
-        words
-    }
-
-    fn clocks(&mut self) {
-        if self.skip(CheckName::Clocks, &[CheckName::Instances]) {
-            return;
-        }
-        let set = self.config.and_then(|c| c.max_time_diff);
-        let limit = set.map_or(CLOCK_LIMIT, |set| set.max(Duration::from_secs(1)));
-        let (mut off, mut old, mut fine) = (Vec::new(), Vec::new(), Vec::new());
-        for (instance, words) in self.words() {
-            let Some(newest) = words.first() else { continue };
-            let (ahead, behind) = (newest.ahead(), newest.behind());
-            let agree = words.len() > 1 && words.iter().all(|word| word.behind() > limit);
-            let slow = behind > limit && (agree || behind > COMMIT_MAX);
-            if ahead <= limit && !slow {
-                fine.push(instance);
-                continue;
-            }
-            let (span, word) = if slow { (behind, "behind") } else { (ahead, "ahead of") };
-            let since = self.ago(newest.registry);
-            let told = format!("{instance} was {} {word} the registry's clock at {since}", Span(span));
-            let known = self.facts.now.since(newest.registry) <= WORD_AGE_MAX;
-            if known { off.push(told) } else { old.push(told) }
-        }
-        if !off.is_empty() {
-            return self.push(CheckName::Clocks, Verdict::Cause, off.join("; "));
-        }
-        if !old.is_empty() {
-            return self.push(CheckName::Clocks, Verdict::Note, old.join("; "));
-        }
-        if fine.is_empty() {
-            let evidence = "no instance has told its time yet: those of Java never do";
-            return self.push(CheckName::Clocks, Verdict::Fine, evidence);
-        }
-        let evidence = format!("{} within {} of the registry's", joined(fine.iter()), Span(limit));
-        self.push(CheckName::Clocks, Verdict::Fine, evidence);
     }
 
     /// What the mark says, when who made it is not there.
@@ -533,7 +467,7 @@ impl Look<'_> {
         let Some(due) = self.latest(slack) else {
             return self.push(CheckName::LastFiring, Verdict::Fine, "none yet");
         };
-        // Nobody owed a firing before the job existed.
+        // No firing was due before the job existed.
         if self.picture.view.config.as_ref().is_some_and(|config| due < config.created) {
             let evidence = format!("none yet that is older than {}", Span(slack));
             return self.push(CheckName::LastFiring, Verdict::Fine, evidence);
@@ -571,26 +505,6 @@ impl Look<'_> {
         );
         let misfire = self.config.is_none_or(|c| c.misfire);
         self.push(CheckName::LastFiring, if twice && misfire { Verdict::Cause } else { Verdict::Note }, evidence);
-    }
-}
-
-/// What an instance said of its time.
-struct Word {
-    /// The transaction with which it said it.
-    zxid: i64,
-    /// Its clock.
-    at: Timestamp,
-    /// The registry's.
-    registry: Timestamp,
-}
-
-impl Word {
-    fn ahead(&self) -> Duration {
-        self.at.since(self.registry)
-    }
-
-    fn behind(&self) -> Duration {
-        self.registry.since(self.at)
     }
 }
 

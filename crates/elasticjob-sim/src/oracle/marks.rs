@@ -64,7 +64,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
             ["leader", "sharding", "necessary" | "processing"] => is_old,
             ["leader", "failover", "items", _] => is_old && failover && !planted,
             ["leader", _, "latch", _] => is_old,
-            // Its owner, where that is one of ours, runs it or drops it.
+            // A Rust owner runs it or drops it.
             ["trigger", name] if let Some(item) = item_of_trigger(name) => {
                 let owner = evidence.path.item_owner(item);
                 let owned = replay.get(&owner).is_some_and(|node| live.contains(node.text().as_str()));

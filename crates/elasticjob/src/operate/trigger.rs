@@ -75,7 +75,7 @@ impl Operate {
     ///
     /// # Cancel safety
     ///
-    /// The items run although nobody waits for them any more.
+    /// The items run although the caller stopped waiting.
     pub async fn trigger_and_wait(&self, job: &str) -> Result<(Triggered, Vec<ItemResult>), OperateError> {
         let request = uuid::Uuid::new_v4().simple().to_string()[..8].to_owned();
         let triggered = self.trigger_as(job, Some(&request)).await?;
@@ -101,7 +101,7 @@ impl Operate {
         Err(OperateError::Conflict { job: job.to_owned() })
     }
 
-    /// Returns `false` if something changed meanwhile, before anything was written.
+    /// Returns `false` if something changed before anything was written.
     async fn write_triggers(
         &self,
         picture: &Picture,
@@ -120,7 +120,7 @@ impl Operate {
             all.push(result.into_iter().chain([Op::create(path.trigger(&name), "")]).collect());
         }
         let waiting = plan.instances.iter().filter(|id| !view.triggers.contains(*id));
-        // Of an instance that leaves meanwhile no trigger stays behind.
+        // An instance that leaves in the meantime gets no trigger.
         all.extend(waiting.map(|id| vec![Op::exists(path.instance(id)), Op::create(path.trigger(id), "")]));
         for (number, part) in all.chunks(ITEMS_AT_ONCE).enumerate() {
             let parents = request.map(|_| path.results()).into_iter().chain([path.triggers()]).map(Op::Ensure);
@@ -241,7 +241,7 @@ fn plan(picture: &Picture) -> Result<Plan, OperateError> {
                 plan.is_unsure = true;
                 plan.instances.insert(owner);
             }
-            // It gets an owner soon: one of ours, where there are any.
+            // It gets an owner soon: a Rust instance, where there is one.
             None if has_claims => plan.items.push(item),
             None => {
                 plan.is_unsure = true;

@@ -1,6 +1,7 @@
 //! What is a cause, what only looks like one, and the search for the latest firing.
 
 use super::*;
+use crate::wire::Claim;
 use crate::wire::JobDocument;
 
 #[test]

@@ -328,6 +328,13 @@ impl Agent<'_> {
 
     /// Starts jobs; their registrations are awaited in `joining`.
     async fn start(&mut self, jobs: Vec<FileJob>) {
+        for job in &jobs {
+            let (config, _) = JobConfig::best_effort(&job.document, &elasticjob::time_zone);
+            for fault in missing_programs(&config, Path::new("")) {
+                let name = job.document.job_name.as_str();
+                tracing::warn!(job = name, "key {fault}; its runs fail until that is changed");
+            }
+        }
         let names: Vec<&str> = jobs.iter().map(|j| j.document.job_name.as_str()).collect();
         if let Err(error) = self.connection.identity(&names).await {
             return self.refused.push(format!("elasticjob: {error}"));

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use elasticjob::registry::Error as RegistryError;
 use elasticjob::registry::zookeeper::Settings;
 use elasticjob::trace::{DataSource, Retention, rdb};
 use elasticjob::{JobDocument, Overwrite, TraceSettings};
@@ -208,11 +209,14 @@ impl Reader {
 
     fn reg_center(&mut self, entry: &Entry, file: &mut AgentFile) {
         let mut settings = Settings::new("", "");
+        let mut places: BTreeMap<&'static str, Position> = BTreeMap::new();
         for setting in self.settings(entry) {
             let millis = |reader: &mut Reader| {
                 Duration::from_millis(reader.number(&setting, 0, i64::from(i32::MAX)).unsigned_abs())
             };
-            match self.key(&setting, REG_CENTER, "`regCenter`") {
+            let key = self.key(&setting, REG_CENTER, "`regCenter`");
+            places.extend(key.map(|key| (key, setting.value.at)));
+            match key {
                 Some("serverLists") => settings.servers = self.list(&setting).join(","),
                 Some("namespace") => settings.namespace = self.text(&setting),
                 Some("baseSleepTimeMilliseconds") => settings.base_sleep = millis(self),
@@ -228,7 +232,11 @@ impl Reader {
         }
         file.registry_at = entry.at;
         for error in settings.faults() {
-            self.fault(entry.at, format!("key {error}"));
+            let place = match &error {
+                RegistryError::Setting { key, .. } => places.get(key).copied(),
+                _ => None,
+            };
+            self.fault(place.unwrap_or(entry.at), format!("key {error}"));
         }
         file.registry = Some(settings);
     }

@@ -75,7 +75,8 @@ pub fn faults(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Vec<S
     }
 }
 
-fn run(args: Args) -> Result<(), Failure> {
+fn run(mut args: Args) -> Result<(), Failure> {
+    args.registry.take_if(|registry| registry.is_empty()); // a variable that is set and empty
     match args.command {
         Command::Up { file } => agent::run(file.as_deref(), args.registry.as_deref()),
         Command::Agent { file } => agent::run(Some(&file), args.registry.as_deref()),

@@ -71,7 +71,7 @@ pub use listen::{DistributeOnce, ListenedRun, Listener, OnceListener, TimeOuts};
 pub use metrics::Health;
 pub use operate::{
     Change, DUMP_ANSWER_MAX, History, HistoryEntry, HistoryQuery, ItemResult, Operate, OperateError, Scope,
-    StoredConfig, Triggered, dump_from, history,
+    StoredConfig, TriggerRequest, Triggered, dump_from, history,
 };
 pub use plugins::Plugins;
 #[doc(hidden)]

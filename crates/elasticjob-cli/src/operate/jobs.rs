@@ -39,16 +39,37 @@ fn not_run(job: &str, triggered: &Triggered) {
     }
 }
 
-/// The results of all items; exit code 1 where one did not succeed.
+/// The results of all items; exit code 1 where one did not succeed, or its result is not known. All jobs are triggered before the
+/// first result is awaited.
 async fn trigger_and_wait(operate: &Operate, names: &[String], format: Output) -> Result<(), Failure> {
-    let mut listing = Listing::new(&["JOB", "ITEM", "RESULT"]);
+    for name in names {
+        operate.check_trigger(name).await?;
+    }
+    let mut requests = Vec::new();
     let mut failed = 0;
     for name in names {
-        let (triggered, results) = operate.trigger_and_wait(name).await?;
-        not_run(name, &triggered);
-        for id in &triggered.instances {
+        match operate.trigger_with_results(name).await {
+            Ok(request) => requests.push((name, request)),
+            Err(error) => {
+                output::tell(&format!("elasticjob: {error}"));
+                failed += 1;
+            }
+        }
+    }
+    let mut listing = Listing::new(&["JOB", "ITEM", "RESULT"]);
+    for (name, request) in requests {
+        not_run(name, &request.triggered);
+        for id in &request.triggered.instances {
             output::tell(&format!("`{name}`: {id} is an instance of Java, which reports no results"));
         }
+        let results = match operate.results(&request).await {
+            Ok(results) => results,
+            Err(error) => {
+                let text = format!("unknown: triggered, but the registry does not answer any more: {error}");
+                let unknown = |item: &u32| ItemResult { item: *item, succeeded: false, text: text.clone() };
+                request.triggered.items.iter().map(unknown).collect()
+            }
+        };
         failed += results.iter().filter(|result| !result.succeeded).count();
         for ItemResult { item, text, .. } in results {
             let object = json!({"jobName": name, "item": item, "result": text});
@@ -57,7 +78,7 @@ async fn trigger_and_wait(operate: &Operate, names: &[String], format: Output) -
     }
     output::data(&listing.text(format))?;
     if failed > 0 {
-        return Err(anyhow::anyhow!("{failed} items did not succeed").into());
+        return Err(anyhow::anyhow!("{failed} items did not succeed, or have no known result").into());
     }
     Ok(())
 }

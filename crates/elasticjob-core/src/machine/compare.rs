@@ -55,7 +55,10 @@ impl JobMachine {
         }
         match found.is_empty() {
             true => out.note(Note::SameAsStored),
-            false => out.note(Note::DiffersFromStored { differences: found.clone() }),
+            false => {
+                let merges = self.setup.overwrite == Overwrite::Changed;
+                out.note(Note::DiffersFromStored { differences: found.clone(), merges });
+            }
         }
         self.comparison.found = found;
     }

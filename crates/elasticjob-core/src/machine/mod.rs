@@ -357,7 +357,8 @@ impl JobMachine {
         match step {
             Step::ReadApplied => self.applied_read(result),
             Step::Publish { text } => self.published(now, text, result, out),
-            Step::Join { wrote, server } => self.join_done(now, wrote, server, result, out),
+            Step::Join { wrote, server, overwrote } => self.join_done(now, wrote, server, overwrote, result, out),
+            Step::EnableAgain => self.enabled_again(now, result, out),
             Step::ConfirmShutdown => self.shutdown_confirmed(now, result, out),
             Step::AnnounceLeave => self.leave_announced(now, result, out),
             Step::AdoptTrigger { id, items } => self.trigger_adopted(now, id, items, result, out),

@@ -38,7 +38,7 @@ pub enum Note {
     Rescheduled { cron: String, zone: String, next: Option<Timestamp> },
     BadConfig { reason: String, rests: bool },
     GoodConfig,
-    DiffersFromStored { differences: Vec<Difference> },
+    DiffersFromStored { differences: Vec<Difference>, merges: bool },
     SameAsStored,
     Overwrote { differences: Vec<Difference> },
     ShutDownByOperator,
@@ -106,7 +106,10 @@ impl fmt::Display for Note {
             Note::Joined { instance, next: None } => write!(f, "joined as {instance}, runs when triggered"),
             Note::Left { instance } => write!(f, "{instance} left"),
             Note::KeptDisabled { server } => {
-                write!(f, "server {server} is DISABLED in the registry and stays so: enable it to let it run items")
+                write!(
+                    f,
+                    "server {server} is DISABLED in the registry and stays so: `elasticjob job enable` or `elasticjob server enable` lets the job run there"
+                )
             }
             Note::Elected => write!(f, "elected leader"),
             Note::Deposed { leader } => {
@@ -189,7 +192,12 @@ impl fmt::Display for Note {
                 )
             }
             Note::GoodConfig => write!(f, "the stored configuration can be used again"),
-            Note::DiffersFromStored { differences } => write!(
+            Note::DiffersFromStored { differences, merges: true } => write!(
+                f,
+                "the stored configuration was changed in keys that did not change here since they were applied, and counts: {}; store those of this start with `elasticjob job apply FILE`",
+                Differences(differences)
+            ),
+            Note::DiffersFromStored { differences, merges: false } => write!(
                 f,
                 "the configuration of this start differs from the stored one, which counts: {}; apply it with `elasticjob job apply FILE`, or start with `overwrite: changed` or `overwrite: true`",
                 Differences(differences)

@@ -9,7 +9,7 @@ use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason};
 use crate::view::ServerState;
-use crate::wire::{JobDocument, Overwrite, instance_yaml};
+use crate::wire::{Difference, JobDocument, Overwrite, instance_yaml};
 
 impl JobMachine {
     /// Rule: registers this instance. Configuration, server and instance go in one transaction, in Java's order: its
@@ -36,6 +36,10 @@ impl JobMachine {
             return false; // the stored one is broken: said already, and looked at again when it is written
         };
         let wrote = (!ops.is_empty()).then(|| effective.to_yaml());
+        let overwrote = match wrote {
+            Some(_) => self.overwritten(&effective),
+            None => Vec::new(),
+        };
         self.applied_ops(&mut ops);
         // Whether the server is enabled follows from the configuration: an operator who disables the job at this moment is not
         // overrun.
@@ -72,7 +76,7 @@ impl JobMachine {
         }
         let yaml = instance_yaml(&identity.id, &identity.server_ip);
         ops.push(Op::ephemeral(self.path.instance(&identity.id), yaml));
-        self.commit(Step::Join { wrote, server }, ops, out)
+        self.commit(Step::Join { wrote, server, overwrote }, ops, out)
     }
 
     /// The operations that make the configuration what it must be, and that configuration.
@@ -155,13 +159,16 @@ impl JobMachine {
         now: Timestamp,
         wrote: Option<String>,
         server: Option<&'static str>,
+        overwrote: Vec<Difference>,
         result: StepResult,
         out: &mut Effects,
     ) {
         match result {
             StepResult::Committed { zxid } => {
                 if let Some(text) = wrote {
-                    self.note_overwritten(out);
+                    if !overwrote.is_empty() {
+                        out.note(Note::Overwrote { differences: overwrote });
+                    }
                     self.view.config = Some(Node::new(&text, zxid, 0, now));
                     self.refresh_config(now, out);
                 }
@@ -185,16 +192,10 @@ impl JobMachine {
         }
     }
 
-    /// Reports what this start has replaced in the stored configuration.
-    fn note_overwritten(&self, out: &mut Effects) {
+    /// What this start replaces in the stored configuration.
+    fn overwritten(&self, effective: &JobDocument) -> Vec<Difference> {
         let stored = self.view.config.as_ref().and_then(|node| JobDocument::parse(&node.data).ok());
-        let merged = stored.map(|stored| {
-            (self.setup.document.overwriting(&stored, self.setup.overwrite, self.applied().as_ref()), stored)
-        });
-        let differences = merged.map(|(merged, stored)| merged.differences(&stored)).unwrap_or_default();
-        if !differences.is_empty() {
-            out.note(Note::Overwrote { differences });
-        }
+        stored.map(|stored| effective.differences(&stored)).unwrap_or_default()
     }
 
     fn joined(&mut self, now: Timestamp, out: &mut Effects) {
@@ -225,6 +226,16 @@ impl JobMachine {
     pub(super) fn housekeeping_done(&mut self, now: Timestamp, result: StepResult, out: &mut Effects) {
         if !matches!(result, StepResult::Committed { .. }) {
             self.look_again(now, out);
+        }
+    }
+
+    pub(super) fn enabled_again(&mut self, now: Timestamp, result: StepResult, out: &mut Effects) {
+        match result {
+            StepResult::Committed { .. } => out.note(Note::EnabledAgain),
+            // The picture may have lagged: an operator is disabling it.
+            StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
+                self.look_again(now, out);
+            }
         }
     }
 
@@ -371,8 +382,7 @@ impl JobMachine {
             let mut ops = vec![Op::Set { path: self.path.config(), data, version: Some(node.version) }];
             // Somebody may be disabling them at this moment.
             ops.extend(self.view.servers.iter().map(|(ip, node)| Op::check(self.path.server(ip), node.version)));
-            out.note(Note::EnabledAgain);
-            return self.commit(Step::Tidy, ops, out);
+            return self.commit(Step::EnableAgain, ops, out);
         }
         if self.config.as_ref().is_some_and(|c| !c.failover) && !self.view.failover_items.is_empty() {
             // Asked for before failover was switched off: later they would be runs that nobody waits for.

@@ -7,12 +7,15 @@ use super::{JobMachine, Note, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::Op;
+use crate::view::ServerState;
 
 /// Why a trigger is dropped.
 pub(super) const DISABLED: &str = "disabled";
+const JOB_DISABLED: &str = "disabled with their job";
 const BEYOND: &str = "no items of the job any more";
 /// The same as the result of a trigger.
 const NOT_RUN_DISABLED: &str = "not run: the item is disabled";
+const NOT_RUN_JOB_DISABLED: &str = "not run: the job is disabled";
 const NOT_RUN_BEYOND: &str = "not run: the job has no such item any more";
 
 impl JobMachine {
@@ -35,7 +38,18 @@ impl JobMachine {
     /// Rule: deletes the triggers of own items that are disabled, which would run when they are enabled; of a leader, also those of
     /// items that the job has no more. Only while that is so: the transaction checks it.
     pub(super) fn drop_triggers(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
-        if self.view.item_triggers.is_empty() || self.life != Life::Joined || self.is_held() {
+        if self.view.item_triggers.is_empty() || self.life != Life::Joined {
+            return false;
+        }
+        if self.is_disabled_everywhere() {
+            let triggers = self.view.item_triggers.iter().take(limits::ITEMS_PER_COMMIT).cloned();
+            let triggers: Vec<(u32, String)> = triggers.collect();
+            let deletions = triggers.iter().map(|(_, name)| Op::delete(self.path.trigger(name)));
+            let servers = self.view.servers.iter().map(|(ip, node)| Op::check(self.path.server(ip), node.version));
+            let ops = deletions.chain(servers).collect();
+            return self.commit(Step::DropTriggers { triggers, reason: JOB_DISABLED }, ops, out);
+        }
+        if self.is_held() {
             return false;
         }
         let is_disabled = |item: u32| self.items.get(&item).is_some_and(|own| own.disabled);
@@ -63,6 +77,13 @@ impl JobMachine {
         self.commit(Step::DropTriggers { triggers, reason }, ops, out)
     }
 
+    /// Whether an operator disabled the job, or each of its servers.
+    fn is_disabled_everywhere(&self) -> bool {
+        let servers = &self.view.servers;
+        let is_disabled = |ip: &String| self.view.server(ip) == Some(ServerState::Disabled);
+        !servers.is_empty() && servers.keys().all(is_disabled)
+    }
+
     pub(super) fn triggers_dropped(
         &mut self,
         now: Timestamp,
@@ -78,8 +99,12 @@ impl JobMachine {
                 for trigger in triggers {
                     self.view.item_triggers.remove(&trigger);
                     if trigger.1.contains('-') {
-                        self.results
-                            .insert(trigger.1, if reason == DISABLED { NOT_RUN_DISABLED } else { NOT_RUN_BEYOND });
+                        let result = match reason {
+                            DISABLED => NOT_RUN_DISABLED,
+                            JOB_DISABLED => NOT_RUN_JOB_DISABLED,
+                            _ => NOT_RUN_BEYOND,
+                        };
+                        self.results.insert(trigger.1, result);
                     }
                 }
                 out.note(Note::TriggerDropped { items, reason });

@@ -535,7 +535,8 @@ pub(super) struct Comparison {
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     ReadApplied,
-    Join { wrote: Option<String>, server: Option<&'static str> },
+    Join { wrote: Option<String>, server: Option<&'static str>, overwrote: Vec<Difference> },
+    EnableAgain,
     Publish { text: Option<String> },
     ConfirmShutdown,
     AnnounceLeave,

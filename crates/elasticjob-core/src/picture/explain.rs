@@ -130,8 +130,7 @@ impl Look<'_> {
                         found.iter().map(|d| format!("`{}` `{}` instead of `{}`", d.key, d.here, d.stored)).collect();
                     format!("{id} was started with {}", keys.join(", "))
                 });
-                let cure =
-                    "the stored configuration counts: `elasticjob job apply FILE` or `overwrite: changed` change it";
+                let cure = "the stored configuration counts: `elasticjob job apply FILE` stores that of FILE";
                 let evidence = format!("{evidence}; {}; {cure}", told.collect::<Vec<_>>().join("; "));
                 self.push(CheckName::Configuration, Verdict::Note, evidence);
             }

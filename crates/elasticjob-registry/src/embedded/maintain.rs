@@ -58,7 +58,8 @@ pub fn restore(path: &Path, from: &Path) -> Result<String, Error> {
     // Nothing is written to the backup: it is read from a copy.
     let copy = beside(path, "restore");
     let _ = fs::remove_file(&copy);
-    fs::copy(from, &copy).map_err(|e| Error::File { path: from.to_owned(), reason: format!("cannot read it: {e}") })?;
+    File::open(from).map_err(|e| Error::File { path: from.to_owned(), reason: format!("cannot read it: {e}") })?;
+    fs::copy(from, &copy).map_err(|e| failed(format!("cannot write beside it: {e}")))?;
     let read = Storage::open(&copy).and_then(|storage| {
         refuse_empty(&storage, from)?;
         file::contents(from, Box::new(storage))
@@ -185,7 +186,7 @@ fn free_name(path: &Path) -> PathBuf {
     (1..).map(name).find(|name| !name.exists()).unwrap_or_else(|| name(0))
 }
 
-fn refuse_empty(storage: &Storage, path: &Path) -> Result<(), Error> {
+pub(super) fn refuse_empty(storage: &Storage, path: &Path) -> Result<(), Error> {
     if storage.is_empty().unwrap_or_default() {
         let reason = "it is empty, so it is not a registry file; delete it to have a new one created".into();
         return Err(Error::File { path: path.to_owned(), reason });

@@ -54,7 +54,11 @@ pub fn open(path: &Path) -> Result<Connection, Error> {
 pub async fn attach(path: &Path) -> Result<Arc<dyn Registry>, Error> {
     let until = clock::instant() + HOLDER_PATIENCE;
     loop {
-        match Storage::open(path).and_then(|storage| open_storage(path, storage)) {
+        let opened = Storage::open(path).and_then(|storage| {
+            maintain::refuse_empty(&storage, path)?;
+            open_storage(path, storage)
+        });
+        match opened {
             Ok(store) => return Ok(Arc::new(serve(path, store))),
             Err(Error::InUse { .. }) => {}
             Err(error @ Error::File { .. }) => {

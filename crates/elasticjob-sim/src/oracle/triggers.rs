@@ -28,7 +28,10 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
             // An operator may take one back.
             (Some(Place::ItemTrigger(item, _)), What::Deleted) if change.session != 0 => {
                 let begun = begins.contains(&(change.zxid, evidence.path.item(item).as_str()));
-                let is_disabled = replay.get(&evidence.path.item_disabled(item)).is_some();
+                let servers: Vec<String> =
+                    replay.below(&evidence.path.servers()).map(|(_, server)| server.text()).collect();
+                let is_disabled = replay.get(&evidence.path.item_disabled(item)).is_some()
+                    || (!servers.is_empty() && servers.iter().all(|state| state == "DISABLED"));
                 let is_gone = replay.get(&evidence.path.item(item)).is_none()
                     || replay.document(&evidence.path).is_none_or(|d| i64::from(item) >= d.sharding_total_count);
                 if !begun && !is_disabled && !is_gone {

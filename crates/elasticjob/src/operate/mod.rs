@@ -33,7 +33,7 @@ pub use config::{Change, StoredConfig};
 pub(crate) use dump::dump_text;
 pub use dump::{DUMP_ANSWER_MAX, dump_from};
 pub use history::{History, HistoryEntry, HistoryQuery, history};
-pub use trigger::{ItemResult, Triggered};
+pub use trigger::{ItemResult, TriggerRequest, Triggered};
 
 /// How often an operation is tried again because somebody else wrote at the same time.
 const TRIES: usize = 20;

@@ -43,6 +43,15 @@ pub struct ItemResult {
     pub text: String,
 }
 
+/// A trigger whose results can be waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TriggerRequest {
+    job: String,
+    id: String,
+    /// What was triggered.
+    pub triggered: Triggered,
+}
+
 /// Whom a trigger goes to.
 #[derive(Default)]
 struct Plan {
@@ -77,10 +86,29 @@ impl Operate {
     ///
     /// The items run although the caller stopped waiting.
     pub async fn trigger_and_wait(&self, job: &str) -> Result<(Triggered, Vec<ItemResult>), OperateError> {
-        let request = uuid::Uuid::new_v4().simple().to_string()[..8].to_owned();
-        let triggered = self.trigger_as(job, Some(&request)).await?;
-        let results = self.results(job, &triggered.items, &request).await?;
-        Ok((triggered, results))
+        let request = self.trigger_with_results(job).await?;
+        let results = self.results(&request).await?;
+        Ok((request.triggered, results))
+    }
+
+    /// Whether a trigger of the job would run anything.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Operate::trigger`].
+    pub async fn check_trigger(&self, job: &str) -> Result<(), OperateError> {
+        plan(&self.known_picture(job, Detail::Full).await?).map(drop)
+    }
+
+    /// The first half of [`Operate::trigger_and_wait`]: triggers, and returns what [`Operate::results`] waits for.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Operate::trigger`].
+    pub async fn trigger_with_results(&self, job: &str) -> Result<TriggerRequest, OperateError> {
+        let id = uuid::Uuid::new_v4().simple().to_string()[..8].to_owned();
+        let triggered = self.trigger_as(job, Some(&id)).await?;
+        Ok(TriggerRequest { job: job.to_owned(), id, triggered })
     }
 
     async fn trigger_as(&self, job: &str, request: Option<&str>) -> Result<Triggered, OperateError> {
@@ -141,7 +169,13 @@ impl Operate {
         Ok(true)
     }
 
-    async fn results(&self, job: &str, items: &[u32], request: &str) -> Result<Vec<ItemResult>, OperateError> {
+    /// Waits until each item of a trigger has run, and returns the results.
+    ///
+    /// # Errors
+    ///
+    /// The registry failed. The items run all the same.
+    pub async fn results(&self, request: &TriggerRequest) -> Result<Vec<ItemResult>, OperateError> {
+        let TriggerRequest { job, id: request, triggered: Triggered { items, .. } } = request;
         let path = elasticjob_core::path::JobPath::new(job);
         let mut waiting: BTreeMap<u32, Awaited> = items.iter().map(|item| (*item, Awaited::default())).collect();
         let mut results = BTreeMap::new();
@@ -149,12 +183,13 @@ impl Operate {
             let asked: Vec<u32> = waiting.keys().copied().collect();
             let name = |item: u32| format!("{item}-{request}");
             let queries = asked.iter().flat_map(|item| {
-                [path.result(&name(*item)), path.trigger(&name(*item)), path.item(*item)].map(Query::Node)
+                let nodes = [path.result(&name(*item)), path.trigger(&name(*item)), path.item(*item)];
+                nodes.into_iter().chain([path.item_running(*item)]).map(Query::Node)
             });
             let queries = std::iter::once(Query::Children(path.instances())).chain(queries).collect();
             let answers = self.registry.read(queries).await?;
             let (instances, answers) = answers.split_first().map_or((&[][..], &[][..]), |(i, a)| (i.children(), a));
-            for (item, answers) in asked.iter().zip(answers.chunks(3)) {
+            for (item, answers) in asked.iter().zip(answers.chunks(4)) {
                 let Some(awaited) = waiting.get_mut(item) else { continue };
                 if let Some(text) = awaited.look(answers, instances) {
                     results.insert(*item, text);
@@ -188,7 +223,7 @@ struct Awaited {
 impl Awaited {
     /// Looks at result, trigger and ledger; returns what became of the item when that is known.
     fn look(&mut self, answers: &[Answer], instances: &[String]) -> Option<String> {
-        let [result, trigger, item] = answers else { return None };
+        let [result, trigger, item, running] = answers else { return None };
         let result = result.node().map(|node| node.text());
         if let Some(text) = result.filter(|text| !text.is_empty()) {
             return Some(text);
@@ -199,6 +234,12 @@ impl Awaited {
         let ledger = item.node().map(|node| node.data.to_vec()).unwrap_or_default();
         let begun = self.begun.get_or_insert_with(|| ledger.clone());
         let runner = Ledger::parse(begun).map(|ledger| ledger.instance);
+        // A takeover begins the same due time in the name of the taker, which does not know that somebody waits.
+        let due = |data: &[u8]| Ledger::parse(data).map(|ledger| ledger.due);
+        if *begun != ledger && due(begun) == due(&ledger) && running.node().is_some() {
+            self.gone_since = None;
+            return None;
+        }
         let runs = *begun == ledger && runner.as_ref().is_some_and(|runner| instances.contains(runner));
         if runs {
             self.gone_since = None;
@@ -207,7 +248,7 @@ impl Awaited {
         let since = *self.gone_since.get_or_insert_with(clock::instant);
         let runner = runner.unwrap_or_else(|| "its instance".to_owned());
         (since.elapsed() > RESULT_WAIT)
-            .then(|| format!("unknown: {runner} did not report its end; `elasticjob job history` may know it"))
+            .then(|| format!("unknown: {runner} ended without a result; see the log of its agent, or the event trace"))
     }
 }
 

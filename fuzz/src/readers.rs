@@ -173,7 +173,7 @@ fn nodes(chance: &mut Chance, bytes: &[u8]) {
     };
     let now = Timestamp(i64::try_from(chance.below(4_102_444_800_000)).unwrap_or_default());
     let explained = explain(&picture, &Facts { now, config, registry: "here".into() });
-    assert_eq!(explained.checks.len(), 14);
+    assert_eq!(explained.checks.len(), 15);
 }
 
 /// A tree with the right nodes, wrong ones, and wrong data in both.

@@ -215,7 +215,12 @@ fn a_rolling_restart_loses_no_firing_and_does_not_keep_idle_items_waiting() {
         process
     };
     let mut agents: Vec<Process> = (0..3).map(|number| start(format!("first-{number}"))).collect();
-    elasticjob_tests::pause(Duration::from_secs(3));
+    let begun = elasticjob_tests::wall_clock_millis();
+    let all_ran_after = |time: i64| {
+        let runs = journal.runs();
+        (1..6).all(|item| runs.iter().any(|run| run.item == item && run.due > time)).then_some(())
+    };
+    eventually("each short item runs", PATIENCE, || all_ran_after(begun));
     let from = elasticjob_tests::wall_clock_millis();
     for number in 0..3 {
         let mut old = agents.remove(0);
@@ -224,7 +229,8 @@ fn a_rolling_restart_loses_no_firing_and_does_not_keep_idle_items_waiting() {
         agents.push(start(format!("second-{number}")));
     }
     let to = elasticjob_tests::wall_clock_millis();
-    elasticjob_tests::pause(Duration::from_secs(3));
+    // Firings start in their order: one of each item after `to` means that those before it ran or never will.
+    eventually("each short item ran once more", PATIENCE, || all_ran_after(to));
     let runs = journal.runs();
     for item in 1..6 {
         let mut due = (from / 1_000 + 1) * 1_000;

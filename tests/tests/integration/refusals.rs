@@ -53,6 +53,7 @@ fn a_missing_or_wrong_digest_is_reported_with_what_to_do_and_other_jobs_run_on()
         eventually("it is in /readyz", PATIENCE, || {
             is_ready(port, "job `closed` does not take part: access to `/closed").then_some(())
         });
+        // A quiet time: a warning that repeats each second would do so in it.
         elasticjob_tests::pause(Duration::from_secs(5));
         let warned = stranger.log().matches("the registry refuses").count();
         assert_eq!(warned, 1, "one line, not one a second: {}", stranger.log());

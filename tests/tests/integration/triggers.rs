@@ -92,6 +92,7 @@ fn wait_prints_the_result_of_each_item_and_disabled_ones_are_named() {
     assert!(text(&output.stderr).contains("item 1 of `once` does not run: disabled"), "{}", text(&output.stderr));
     assert_eq!(case.runs(), [2, 1, 2, 2]);
     case.done(&["shard", "enable", "once", "1"]);
+    // A quiet time: a trigger that was kept would run in it.
     elasticjob_tests::pause(Duration::from_secs(2));
     assert_eq!(case.runs(), [2, 1, 2, 2], "no trigger was kept for the disabled item");
     // A trigger that waits when the job is disabled does not run when it is enabled.
@@ -105,6 +106,7 @@ fn wait_prints_the_result_of_each_item_and_disabled_ones_are_named() {
     assert_eq!(waited.status.code(), Some(1));
     assert!(text(&waited.stdout).contains("not run: the job is disabled"), "{}", text(&waited.stdout));
     case.done(&["job", "enable", "once"]);
+    // A quiet time: a trigger that was kept would run in it.
     elasticjob_tests::pause(Duration::from_secs(2));
     assert_eq!(case.runs(), [3, 2, 3, 3], "no trigger was kept for the disabled job");
     case.done(&["job", "disable", "once"]);
@@ -157,6 +159,7 @@ fn a_trigger_while_a_killed_instance_is_still_listed_runs_all_items_once() {
     killed.kill();
     case.done(&["job", "trigger", "once"]);
     eventually("all items run", PATIENCE, || (case.runs().iter().sum::<usize>() >= 4).then_some(()));
+    // A quiet time: a trigger that was kept would run in it.
     elasticjob_tests::pause(Duration::from_secs(2));
     assert_eq!(case.runs(), [1; 4]);
     let url = format!("zookeeper://{}/triggers", case.zookeeper.address());

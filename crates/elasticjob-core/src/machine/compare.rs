@@ -1,12 +1,23 @@
 //! How the configuration of this start differs from the stored one: reported when it joins and at each change, and published
 //! for `explain` and `job show`.
 
-use super::types::{Comparison, Effects, Life, Step};
+use super::types::{Effects, Life, Step};
 use super::{JobMachine, Note, StepResult};
 use crate::time::Timestamp;
-use crate::tree::{Op, Reason};
+use crate::tree::{Node, Op, Reason};
 use crate::view::{Answer, Query};
 use crate::wire::{Difference, JobDocument, Overwrite};
+
+/// How the configuration of this start differs from the stored one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Comparison {
+    /// The differences that were reported last.
+    pub(super) found: Vec<Difference>,
+    /// The data of the node `applied/<id>` of this instance in this session; `None` if it does not exist.
+    pub(super) published: Option<String>,
+    /// What a start applied last, for `overwrite: changed`; `None` until it was read.
+    pub(super) applied: Option<Option<Node>>,
+}
 
 impl JobMachine {
     /// What a start applied last must be known before one with `overwrite: changed` joins. Returns `true` while it is read.

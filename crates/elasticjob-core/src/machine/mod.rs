@@ -42,9 +42,7 @@ use crate::limits;
 use crate::path::JobPath;
 use crate::time::Timestamp;
 use crate::view::JobView;
-use types::{
-    Abandoned, Busy, Comparison, Effects, Follow, Item, Latch, Lead, Life, Purpose, Schedule, Session, Step, Taken,
-};
+use types::{Abandoned, Busy, Effects, Follow, Item, Latch, Lead, Life, Purpose, Schedule, Session, Step, Taken};
 
 /// One job on one instance. See the module's documentation.
 #[derive(Debug)]
@@ -90,7 +88,7 @@ pub struct JobMachine {
     /// Whether this machine was registered before: what a start writes is written once.
     has_joined: bool,
     /// How the configuration of this start differs from the stored one.
-    comparison: Comparison,
+    comparison: compare::Comparison,
     /// Whether an operator took it out.
     is_shut_down: bool,
     /// Whether this instance's `leader/leaving/<id>` exists in this session.
@@ -186,7 +184,7 @@ impl JobMachine {
             half_taken: BTreeSet::new(),
             claimed: BTreeSet::new(),
             has_joined: false,
-            comparison: Comparison::default(),
+            comparison: compare::Comparison::default(),
             is_shut_down: false,
             has_announced_leave: false,
             results: BTreeMap::new(),

@@ -239,7 +239,7 @@ impl JobMachine {
         }
     }
 
-    /// Rule: an instance that leaves while items run here says so, so that the leader gives its other items away at once. It gives
+    /// Rule: an instance that leaves while items run here says so, so that the leader reassigns its idle items immediately. It gives
     /// the leadership up with the same transaction.
     pub(super) fn announce_leave(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         let is_leaving =

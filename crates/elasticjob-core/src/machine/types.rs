@@ -520,17 +520,6 @@ pub(super) struct Latch {
     pub(super) node: Option<String>,
 }
 
-/// How the configuration of this start differs from the stored one.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Comparison {
-    /// The differences that were reported last.
-    pub(super) found: Vec<Difference>,
-    /// The data of our node `applied/<id>` in this session; `None` if there is none.
-    pub(super) published: Option<String>,
-    /// What a start applied last, for `overwrite: changed`; `None` until it was read.
-    pub(super) applied: Option<Option<Node>>,
-}
-
 /// The registry step that is under way, with what its end needs to know.
 #[derive(Clone, Debug)]
 pub(super) enum Step {

@@ -234,7 +234,7 @@ impl Awaited {
         let ledger = item.node().map(|node| node.data.to_vec()).unwrap_or_default();
         let begun = self.begun.get_or_insert_with(|| ledger.clone());
         let runner = Ledger::parse(begun).map(|ledger| ledger.instance);
-        // A takeover begins the same due time in the name of the taker, which does not know that somebody waits.
+        // A takeover starts the same due time on another instance, which does not know that a caller waits.
         let due = |data: &[u8]| Ledger::parse(data).map(|ledger| ledger.due);
         if *begun != ledger && due(begun) == due(&ledger) && running.node().is_some() {
             self.gone_since = None;

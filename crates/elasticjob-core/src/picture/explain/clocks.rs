@@ -7,9 +7,9 @@ use super::{CheckName, Look, Span, Verdict, joined};
 use crate::time::Timestamp;
 use crate::wire::{Claim, Ledger};
 
-/// A clock that is further off than this is told, where `maxTimeDiffSeconds` sets no bound: below, a slow commit looks alike.
+/// A clock that is further off than this is reported, where `maxTimeDiffSeconds` sets no bound: below, a slow commit looks alike.
 const CLOCK_LIMIT: Duration = Duration::from_secs(5);
-/// A clock that is behind is told by one word alone only beyond this, since no commit takes longer.
+/// A slow clock is reported from one observation alone only above this, since no commit takes longer.
 const COMMIT_MAX: Duration = Duration::from_secs(60);
 /// What an instance said of its time longer ago is out of date.
 const WORD_AGE_MAX: Duration = Duration::from_secs(600);

@@ -45,23 +45,29 @@ impl Script {
         let output = Output { job: job.into(), item, lines: self.lines, last: last.clone() };
         let out = child.stdout.take().map(|o| tokio::spawn(output.clone().copy(Stream::Out, o)));
         let err = child.stderr.take().map(|e| tokio::spawn(output.copy(Stream::Error, e)));
+        let copies = [out, err].into_iter().flatten();
         let status = tokio::select! {
             status = child.wait() => Some(status?),
             () = cancelled.wait() => None,
         };
-        let Some(status) = status else {
+        let result = if let Some(status) = status {
+            judge(status)
+        } else {
             // In a task of its own: it must come to its end, also when nobody waits for it any more.
             let stop = Stop { group, mark, grace: self.grace };
-            return tokio::spawn(stop.run()).await?;
+            tokio::spawn(stop.run()).await?
         };
-        for output in [out, err].into_iter().flatten() {
-            let abort = output.abort_handle();
+        // Before the result: whoever reads that the item failed has read its last output.
+        for mut copy in copies {
             tokio::select! {
-                _ = output => {}
-                () = clock::sleep(LAST_OUTPUT) => abort.abort(),
+                _ = &mut copy => {}
+                () = clock::sleep(LAST_OUTPUT) => {
+                    copy.abort();
+                    let _ = copy.await; // given up: what it has read is shown
+                }
             }
         }
-        judge(status).map_err(|error| last.explain(&error.to_string()).into())
+        result.map_err(|error| last.explain(&error.to_string()).into())
     }
 
     fn start(&self, mark: &str) -> Result<Child, JobError> {

@@ -8,6 +8,7 @@
 
 pub mod config;
 pub mod cron;
+pub mod latch;
 pub mod limits;
 pub mod machine;
 pub mod path;

@@ -36,6 +36,7 @@ pub enum Defect {
     ReshardingUnseen,
     TriggerUnseen,
     TriggerKept,
+    TriggerLost,
     LateAnswerCounts,
     RefusalIgnored,
     AnswerForgotten,
@@ -56,7 +57,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 35] = [
+    pub const ALL: [Defect; 36] = [
         Defect::NoFence,
         Defect::BeginWithoutAssignment,
         Defect::EmptyLedger,
@@ -76,6 +77,7 @@ impl Defect {
         Defect::ReshardingUnseen,
         Defect::TriggerUnseen,
         Defect::TriggerKept,
+        Defect::TriggerLost,
         Defect::LateAnswerCounts,
         Defect::RefusalIgnored,
         Defect::AnswerForgotten,
@@ -124,6 +126,7 @@ impl Defect {
             Defect::RunTwice => "user code is called twice",
             Defect::TokenRepeated => "all runs have the same fencing token",
             Defect::TriggerKept => "the trigger of an item stays when it is begun",
+            Defect::TriggerLost => "the end of a run takes a trigger of an item along",
             Defect::MisfireKept => "`misfire` stays when a firing is caught up",
             Defect::ClaimPersistent => "a claim outlives its session",
             Defect::UnknownPath => "a begin writes a node that nobody knows",
@@ -160,7 +163,7 @@ impl Defect {
             Defect::RefusalIgnored => &["overlap", "assignment"],
             Defect::OldSessionKept => &["members", "marks"],
             Defect::TakeoverUnmarked | Defect::TakeoverForgotten => &["takeover", "marks"],
-            Defect::TriggerKept => &["triggers"],
+            Defect::TriggerKept | Defect::TriggerLost => &["triggers"],
             Defect::RunTwice => &["overlap"],
             Defect::TokenRepeated => &["tokens"],
             Defect::UnknownPath => &["paths"],
@@ -272,6 +275,13 @@ pub(crate) fn spoil_effects(defect: Defect, machine: &JobMachine, effects: Vec<E
     let mut spoiled = Vec::with_capacity(effects.len());
     for effect in effects {
         match effect {
+            Effect::Commit(id, mut ops) if defect == Defect::TriggerLost => {
+                if purpose(path, &ops) == Purpose::Release {
+                    let waiting = machine.view().and_then(|view| view.item_triggers.first());
+                    ops.extend(waiting.map(|(_, name)| Op::delete(path.trigger(name))));
+                }
+                spoiled.push(Effect::Commit(id, ops));
+            }
             Effect::Commit(id, ops) => spoiled.push(Effect::Commit(id, spoil_ops(defect, path, ops))),
             Effect::Run(mut run) => {
                 if defect == Defect::TokenRepeated {

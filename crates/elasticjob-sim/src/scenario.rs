@@ -72,6 +72,8 @@ pub enum Fault {
     Mute(Duration),
     /// The process stands still for that long.
     Pause(Duration),
+    /// The process does nothing for that long, and its session lives on: what keeps it alive is another thread.
+    Stuck(Duration),
     /// The process is asked to stop; another one starts in its place that long after.
     Stop {
         /// When another one starts; never for `None`.
@@ -84,6 +86,9 @@ pub enum Fault {
     /// The registry's leader dies: all links break, requests under way are done or not, and nobody can connect for that
     /// long. Sessions live on.
     Failover(Duration),
+    /// The disk of an embedded registry is full for that long: what was not written has not happened, all sessions end with the
+    /// first write that fails, and nobody can connect before there is room again.
+    Full(Duration),
     /// The wall clock of the process jumps by so many milliseconds.
     Clock(i64),
     /// An operator acts.
@@ -169,7 +174,9 @@ impl fmt::Display for Fault {
             Fault::Deaf(length) => write!(f, "deaf {}", length.as_millis()),
             Fault::Mute(length) => write!(f, "mute {}", length.as_millis()),
             Fault::Pause(length) => write!(f, "pause {}", length.as_millis()),
+            Fault::Stuck(length) => write!(f, "stuck {}", length.as_millis()),
             Fault::Failover(length) => write!(f, "failover {}", length.as_millis()),
+            Fault::Full(length) => write!(f, "full {}", length.as_millis()),
             Fault::Join => write!(f, "join"),
             Fault::Expire => write!(f, "expire"),
             Fault::Clock(millis) => write!(f, "clock {millis}"),
@@ -223,7 +230,9 @@ impl std::str::FromStr for Fault {
             "deaf" => Ok(Fault::Deaf(length()?)),
             "mute" => Ok(Fault::Mute(length()?)),
             "pause" => Ok(Fault::Pause(length()?)),
+            "stuck" => Ok(Fault::Stuck(length()?)),
             "failover" => Ok(Fault::Failover(length()?)),
+            "full" => Ok(Fault::Full(length()?)),
             "join" => Ok(Fault::Join),
             "expire" => Ok(Fault::Expire),
             "clock" => Ok(Fault::Clock(rest.parse().map_err(|_| format!("`{rest}`: expected milliseconds"))?)),

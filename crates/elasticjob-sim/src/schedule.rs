@@ -100,6 +100,7 @@ impl Schedule {
             let over = match &fault {
                 Fault::Crash { .. } | Fault::Stop { .. } => at + length + 1_000,
                 Fault::Join | Fault::Expire | Fault::Clock(_) | Fault::Order(_) | Fault::Operator(_) => at,
+                Fault::Stuck(length) => at + to_millis(*length),
                 _ => at + length,
             };
             end = end.max(over);
@@ -126,10 +127,14 @@ impl Schedule {
             6 => Fault::Silence(time),
             7..=8 => Fault::Deaf(time),
             9 => Fault::Mute(time),
+            // Long enough for the others to go on without it, now and then.
+            12 if length.is_multiple_of(4) => Fault::Stuck(time * 3),
             10..=12 => Fault::Pause(time),
             13 => Fault::Stop { restart },
             14 => Fault::Join,
             15 => Fault::Expire,
+            // An embedded registry has no instances of Java.
+            16 if self.peers == 0 && length.is_multiple_of(3) => Fault::Full(time),
             16 => Fault::Failover(time),
             17 => {
                 // Now and then somebody sets it right after a long time.
@@ -204,6 +209,10 @@ impl Schedule {
 
 fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or_default()
+}
+
+fn to_millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or_default()
 }
 
 fn to_u32(number: u64) -> u32 {

@@ -549,3 +549,51 @@ fn a_trigger_of_an_instance_that_is_gone_is_run_by_those_who_get_its_items() {
         assert!(left.is_empty(), "seed {seed}: {left:?} is left\n{}", world.story());
     }
 }
+
+/// The first in the queue of an election does nothing, and its session lives: one of the others leads after
+/// `latch::SILENCE_MAX`, and what the first one wanted is refused when it wakes up.
+#[test]
+fn the_others_go_on_without_an_instance_that_holds_a_latch_and_does_nothing() {
+    let mut held = 0;
+    for seed in 0..40 {
+        let mut world = World::new(options(seed, document(4), 3));
+        world.run_until(secs(4));
+        let leader = |world: &World| world.tree().get("/job/leader/election/instance").map(|node| node.owner);
+        let of = |world: &World, session: u64| {
+            (0..3).find(|index| {
+                let instances = world.tree().children("/job/instances").unwrap_or_default();
+                let id = instances.iter().find(|id| id.starts_with(&format!("10.0.0.{}@", index + 1)));
+                id.is_some_and(|id| {
+                    world.tree().get(&format!("/job/instances/{id}")).is_some_and(|node| node.owner == session)
+                })
+            })
+        };
+        let first = leader(&world).and_then(|session| of(&world, session)).expect("a leader");
+        world.strike(secs(4), first, Fault::Crash { restart: None });
+        let place = |world: &World| {
+            let queue = world.tree().children("/job/leader/election/latch").unwrap_or_default();
+            let first = elasticjob_core::latch::first(&queue)?;
+            world.tree().get(&format!("/job/leader/election/latch/{first}")).map(|node| node.owner)
+        };
+        let mut at = secs(4);
+        while place(&world).is_none() && at < secs(12) {
+            at += Duration::from_millis(1);
+            world.run_until(at);
+        }
+        let holder = place(&world).and_then(|session| of(&world, session)).expect("a place");
+        world.strike(at, holder, Fault::Stuck(secs(40)));
+        world.run_until(at + secs(2));
+        let session = place(&world);
+        if session.and_then(|session| of(&world, session)) != Some(holder) || leader(&world).is_some() {
+            continue; // its transaction was on its way: it leads, and its items stay where they are
+        }
+        held += 1;
+        world.run_until(at + secs(14));
+        let next = leader(&world).unwrap_or_else(|| panic!("seed {seed}: nobody leads\n{}", world.story()));
+        assert_ne!(Some(next), session, "seed {seed}");
+        world.run_until(at + secs(60));
+        assert_eq!(leader(&world), Some(next), "seed {seed}: the silent one does not take the lead when it wakes up");
+        assert_no_overlap(&world, seed);
+    }
+    assert!(held >= 10, "the holder was caught in {held} of 40 worlds");
+}

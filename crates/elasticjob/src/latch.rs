@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use elasticjob_core::latch::{SILENCE_MAX, guarded_prefix, is_guarded, sort};
 use elasticjob_core::path::{self, JobPath};
 use elasticjob_core::tree::{EventKind, Op};
 use elasticjob_core::view::{Answer, Query};
@@ -15,10 +16,6 @@ use crate::clock;
 /// A place in the queue is given up after this long, to be asked for anew: the one before may be stuck.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// A place before ours that stays for so long is reported: its session is alive, or the registry would have deleted it, but its
-/// process does not act.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
-
 /// Gets in line below `latch` and waits. Gives the node that holds the latch, or `None` when it was not to be had.
 ///
 /// When `cancel` speaks, or its sender is dropped, the place is given back and `None` returned.
@@ -29,7 +26,7 @@ pub(crate) async fn acquire(
     latch: &str,
     mut cancel: oneshot::Receiver<()>,
 ) -> Option<String> {
-    let prefix = format!("{latch}/_c_{}-latch-", uuid::Uuid::new_v4());
+    let prefix = guarded_prefix(latch, &uuid::Uuid::new_v4().to_string());
     let node = registry.create_sequential(session, parents(job_root, latch), prefix).await.ok()?;
     let held = tokio::select! {
         held = wait(&*registry, session, job_root, latch, &node) => held,
@@ -71,9 +68,10 @@ fn parents(job_root: &str, latch: &str) -> Vec<String> {
 }
 
 async fn wait(registry: &dyn Registry, session: u64, job_root: &str, latch: &str, node: &str) -> bool {
+    let mut reported = None;
     loop {
-        let Some(before) = predecessor(registry, session, latch, node).await else { return false };
-        let Some(before) = before else { return true };
+        let Some(places) = places_before(registry, session, latch, node).await else { return false };
+        let (Some((first, owner)), Some((before, _))) = (places.first(), places.last()) else { return true };
         let gone = Arc::new(Notify::new());
         let told = Arc::clone(&gone);
         let sink: Sink = Arc::new(move |event| {
@@ -83,11 +81,20 @@ async fn wait(registry: &dyn Registry, session: u64, job_root: &str, latch: &str
         });
         let Ok(_watch) = registry.watch(Target::Node(before.clone()), sink).await else { return false };
         let Ok(answers) = registry.read(vec![Query::Node(before.clone())]).await else { return false };
-        // A node that is not ephemeral belongs to nobody and would never go.
-        let Some(owner) = answers[0].node().map(|n| n.owner).filter(|owner| *owner != 0) else { continue };
-        if clock::within(SILENCE_MAX, gone.notified()).await.is_none() {
-            report_silence(registry, job_root, &before, owner).await;
-            gone.notified().await;
+        if answers[0].node().is_none() || clock::within(SILENCE_MAX, gone.notified()).await.is_some() {
+            continue;
+        }
+        // Those between the first place and ours only wait, as we do.
+        let Ok(answers) = registry.read(vec![Query::Node(first.clone())]).await else { return false };
+        if answers[0].node().is_none() {
+            continue;
+        }
+        if reported.as_ref() != Some(first) {
+            report_silence(registry, job_root, first, *owner).await;
+            reported = Some(first.clone());
+        }
+        if is_guarded(first) {
+            registry.commit(session, &[Op::delete(first.clone())]).await;
         }
     }
 }
@@ -100,35 +107,46 @@ async fn report_silence(registry: &dyn Registry, job_root: &str, place: &str, se
     let nodes = registry.read(ids.iter().map(|id| Query::Node(path.instance(id))).collect()).await.unwrap_or_default();
     let of_session = |answer: &Answer| answer.node().is_some_and(|node| node.owner == session);
     let instance = ids.iter().zip(&nodes).find(|(_, answer)| of_session(answer)).map(|(id, _)| id.as_str());
-    tracing::warn!(
-        job = path.job(),
-        session = format_args!("{session:#x}"),
-        instance = instance.unwrap_or("unknown"),
-        "waiting for the latch place `{place}` for {} s: the session that owns it is alive, but its process does not act; end that \
-         process, or delete the node if it is not an instance of Java that may still use it",
-        SILENCE_MAX.as_secs()
-    );
+    let (job, session, instance) = (path.job(), format!("{session:#x}"), instance.unwrap_or("unknown"));
+    let seconds = SILENCE_MAX.as_secs();
+    if is_guarded(place) {
+        tracing::warn!(
+            job,
+            session,
+            instance,
+            "the latch place `{place}` has been first for {seconds} s: its session is alive, but its process does not act; the \
+             place is deleted and this instance goes on; restart that process"
+        );
+    } else {
+        tracing::warn!(
+            job,
+            session,
+            instance,
+            "waiting for the latch place `{place}` for {seconds} s: the session that owns it is alive, but its process does not \
+             act; end that process, or delete the node if it is not an instance of Java that may still use it"
+        );
+    }
 }
 
-/// The ephemeral node before ours in the queue: `Some(None)` when we are the first, `None` when we are not in it.
+/// The ephemeral places before ours with their sessions, the first in the queue first: none when we are the first, `None` when
+/// we are not in the queue.
 ///
 /// Nodes of our own session before it are left over from a place that was given up while the link was down: this process
 /// has one place in a queue at a time. They are taken away.
-async fn predecessor(registry: &dyn Registry, session: u64, latch: &str, node: &str) -> Option<Option<String>> {
+async fn places_before(registry: &dyn Registry, session: u64, latch: &str, node: &str) -> Option<Vec<(String, u64)>> {
     let answers = registry.read(vec![Query::Children(latch.to_owned())]).await.ok()?;
-    let mut names: Vec<&String> = answers[0].children().iter().collect();
-    names.sort_by_key(|name| name.rsplit_once("latch-").map_or(name.as_str(), |(_, sequence)| sequence));
-    let own = names.iter().position(|name| **name == path::name(node))?;
-    let queries = names[..own].iter().map(|name| Query::Node(format!("{latch}/{name}"))).collect();
-    let nodes = registry.read(queries).await.ok()?;
-    let mut before = None;
-    for (name, answer) in names[..own].iter().zip(&nodes) {
-        let name = format!("{latch}/{name}");
+    let mut names = answers[0].children().to_vec();
+    sort(&mut names);
+    let own = names.iter().position(|name| *name == path::name(node))?;
+    let places: Vec<String> = names[..own].iter().map(|name| format!("{latch}/{name}")).collect();
+    let nodes = registry.read(places.iter().cloned().map(Query::Node).collect()).await.ok()?;
+    let mut before = Vec::new();
+    for (place, answer) in places.into_iter().zip(&nodes) {
         match answer.node().map(|n| n.owner) {
-            Some(owner) if owner == session => drop(registry.commit(session, &[Op::delete(name)]).await),
+            Some(owner) if owner == session => drop(registry.commit(session, &[Op::delete(place)]).await),
             // A node that is not ephemeral belongs to nobody and would never go.
             Some(0) | None => {}
-            Some(_) => before = Some(name),
+            Some(owner) => before.push((place, owner)),
         }
     }
     Some(before)

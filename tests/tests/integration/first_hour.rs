@@ -165,26 +165,51 @@ fn a_host_with_ipv6_alone_is_known_by_that_address() {
     }
 }
 
-#[test]
-fn a_silent_first_in_the_queue_of_an_election_is_named() {
-    let zookeeper = ZooKeeper::start();
-    let folder = tempfile::tempdir().expect("a folder");
-    script(&folder.path().join("report.sh"), "true");
+/// A place whose name ends in `place` is made in the queue of the election of job `report`, by a session that lives and never
+/// does anything with it. An agent waits behind it.
+fn agent_behind_a_silent_place(
+    zookeeper: &ZooKeeper,
+    runtime: &tokio::runtime::Runtime,
+    folder: &Path,
+    place: &str,
+) -> (Zookeeper, u64, Process) {
+    script(&folder.join("report.sh"), "true");
     let center = format!("  regCenter: {{serverLists: '{}', namespace: silent}}\n", zookeeper.address());
-    job_file(folder.path(), "jobs.yaml", &center);
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    // A session that lives, and never does anything with its place.
-    let (_silent, session) = runtime.block_on(async {
+    job_file(folder, "jobs.yaml", &center);
+    let (registry, session) = runtime.block_on(async {
         let registry = Zookeeper::connect(Settings::new(&zookeeper.address(), "silent")).expect("right settings");
         let session = conformance::session(&registry).await;
         let job = vec![Op::create("/report", "SCRIPT")];
         registry.commit(session, &job).await;
         let latch = "/report/leader/election/latch";
         let parents = ["/report/leader", "/report/leader/election", latch].map(str::to_owned).to_vec();
-        registry.create_sequential(session, parents, format!("{latch}/_c_silent-latch-")).await.expect("a place");
+        registry.create_sequential(session, parents, format!("{latch}/_c_silent{place}")).await.expect("a place");
         (registry, session)
     });
-    let process = agent(&folder.path().join("jobs.yaml"), &folder.path().join("log"));
+    let process = agent(&folder.join("jobs.yaml"), &folder.join("log"));
+    (registry, session, process)
+}
+
+#[test]
+fn an_agent_goes_on_without_an_instance_that_holds_the_election_and_does_nothing() {
+    let zookeeper = ZooKeeper::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let (_silent, session, process) =
+        agent_behind_a_silent_place(&zookeeper, &runtime, folder.path(), "-guarded-latch-");
+    eventually("the job runs", PATIENCE, || process.log().contains("begins items [0]").then_some(()));
+    let log = process.log();
+    let line = log.lines().find(|line| line.contains("has been first for 10 s")).unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("this instance goes on") && line.contains(&format!("{session:#x}")), "{line}");
+}
+
+/// A place as Java makes it stays: whoever made it would act all the same when it wakes up.
+#[test]
+fn a_silent_first_in_the_queue_of_an_election_is_named() {
+    let zookeeper = ZooKeeper::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let (_silent, session, process) = agent_behind_a_silent_place(&zookeeper, &runtime, folder.path(), "-latch-");
     eventually("the log names the session", PATIENCE, || {
         let log = process.log();
         (log.contains("waiting for the latch place") && log.contains(&format!("{session:#x}"))).then_some(())

@@ -17,6 +17,7 @@ pub use check::{Check, CheckName, Explained, Verdict};
 use super::{ItemView, Picture};
 use crate::config::JobConfig;
 use crate::cron::Cron;
+use crate::latch;
 use crate::shard;
 use crate::time::Timestamp;
 use crate::tree::Node;
@@ -237,8 +238,13 @@ impl Look<'_> {
         };
         let instances = &self.picture.view.instances;
         let instance = instances.iter().find(|(_, instance)| instance.owner == node.owner).map(|(id, _)| id.as_str());
+        let way_out = if latch::is_guarded(place) {
+            "the next instance in the queue goes on without it, or, where none waits, restart it".to_owned()
+        } else {
+            format!("end it, or delete {place}")
+        };
         format!(
-            "; session {:#x} ({}) is first in its queue since {}: where that lasts, its process does not act: end it, or delete {place}",
+            "; session {:#x} ({}) is first in its queue since {}: where that lasts, its process does not act: {way_out}",
             node.owner,
             instance.unwrap_or("of an unknown process"),
             self.ago(node.created)

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 pub use explain::{Check, CheckName, Explained, Facts, Verdict, explain};
 pub use statistics::{JobBrief, JobStatus, ServerBrief, ShardInfo, ShardStatus, job_brief, server_briefs, shard_infos};
 
+use crate::latch;
 use crate::path::{JobPath, item_of_trigger, parse_item};
 use crate::time::Timestamp;
 use crate::tree::Node;
@@ -74,11 +75,6 @@ impl ItemView {
     }
 }
 
-/// The place that comes first: the one with the lowest sequence.
-fn first_place(names: &[String]) -> Option<&String> {
-    names.iter().min_by_key(|name| name.rsplit_once("latch-").map_or(name.as_str(), |(_, sequence)| sequence))
-}
-
 impl Picture {
     /// Every question that the picture needs, as far as can be told from what is known. Asked again with the answers it asks
     /// for more, until nothing is missing: names first, then what stands behind them.
@@ -116,7 +112,7 @@ impl Picture {
             queries.extend(folders.map(Query::Children));
             for latch in [path.election_latch(), path.failover_latch()] {
                 queries.push(Query::Children(latch.clone()));
-                queries.extend(first_place(names(latch.clone())).map(|name| Query::Node(format!("{latch}/{name}"))));
+                queries.extend(latch::first(names(latch.clone())).map(|name| Query::Node(format!("{latch}/{name}"))));
             }
             queries.extend(names(path.applied()).iter().map(|id| Query::Node(path.applied_by(id))));
         }
@@ -173,7 +169,7 @@ impl Picture {
             (!found.is_empty()).then_some((id, found))
         });
         let latches = [path.election_latch(), path.failover_latch()].into_iter().filter_map(|latch| {
-            let place = format!("{latch}/{}", first_place(&children(latch.clone()))?);
+            let place = format!("{latch}/{}", latch::first(&children(latch.clone()))?);
             Some((place.clone(), node(place)?))
         });
         Picture { path: path.clone(), view, items, latches: latches.collect(), differences: differences.collect() }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use elasticjob_core::latch;
 use elasticjob_core::machine::{
     ConfigCheck, Effect, Identity, Input, JobMachine, Level, Run, Setup, StepResult, Surroundings,
 };
@@ -124,7 +125,8 @@ impl Desk {
                             .map(Op::Ensure)
                             .collect();
                         self.tree.commit(self.session, &parents, self.now).expect("parents");
-                        let place = self.tree.create_sequential(self.session, &format!("{path}/_c_1-latch-"), self.now);
+                        let prefix = latch::guarded_prefix(&path, "1");
+                        let place = self.tree.create_sequential(self.session, &prefix, self.now);
                         inputs.push(Input::Latched(id, Some(place.expect("a place").0)));
                     }
                     Effect::Reload => inputs.push(Input::Reloaded(Box::new(self.view()))),

@@ -28,6 +28,7 @@ impl World {
         process.asked.clear();
         process.life += 1;
         process.paused_until = Timestamp(0);
+        process.stuck_until = Timestamp(0);
         if process.clock != 0 {
             self.off.insert(process.id.clone());
         }

@@ -50,6 +50,8 @@ struct Process {
     /// Whether its link broke while it stood still and it has not learnt that yet: it connects again only then.
     unaware: bool,
     paused_until: Timestamp,
+    /// Until when the registry hears of it though it stands still: what keeps its session alive goes on.
+    stuck_until: Timestamp,
     /// Until when its link is cut.
     cut_until: Timestamp,
     /// Until when what it says does not arrive, and what it is told.
@@ -194,6 +196,13 @@ enum Happening {
     Strike {
         process: usize,
         fault: Fault,
+    },
+    /// One that waits for a latch looks whether that place is still the first.
+    Suspect {
+        process: usize,
+        link: u64,
+        ask: u64,
+        first: String,
     },
 }
 
@@ -418,6 +427,7 @@ impl World {
             | Happening::Start { .. }
             | Happening::Learn { .. } => {}
             Happening::Strike { process, fault } => self.fault(process, fault),
+            Happening::Suspect { process, link, ask, first } => self.suspected(process, link, ask, &first),
         }
     }
 }
@@ -432,6 +442,7 @@ impl Process {
             connected: false,
             unaware: false,
             paused_until: Timestamp(0),
+            stuck_until: Timestamp(0),
             cut_until: Timestamp(0),
             mute_until: Timestamp(0),
             deaf_until: Timestamp(0),
@@ -461,6 +472,7 @@ impl Process {
 
     /// Whether the registry hears of it.
     fn is_heard(&self, now: Timestamp) -> bool {
-        self.is_up() && self.connected && self.paused_until <= now && self.mute_until <= now
+        let acts = self.paused_until <= now || now < self.stuck_until;
+        self.is_up() && self.connected && acts && self.mute_until <= now
     }
 }

@@ -1,5 +1,6 @@
 //! What the registry does: transactions with their history, watches, latches.
 
+use elasticjob_core::latch;
 use elasticjob_core::path::Place as Meaning;
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Event, EventKind, Mode, Op, Refusal};
@@ -133,8 +134,10 @@ impl World {
         let session = self.processes[index].session;
         match self.get_in_line(index, session, path) {
             Some(node) => {
+                let first = self.first_in_line(path);
                 self.processes[index].latches.insert(ask, Place { path: path.to_owned(), node, told: false });
                 self.pass_latches();
+                self.suspect(index, ask, first);
             }
             None => self.latched(index, ask, None),
         }
@@ -150,11 +153,44 @@ impl World {
         }
         parents.reverse();
         self.transact(session, &parents).ok()?;
-        let (node, _) = self.tree.create_sequential(session, &format!("{path}/_c_{index}-latch-"), self.now).ok()?;
+        let prefix = if self.processes[index].java {
+            format!("{path}/_c_{index}-latch-")
+        } else {
+            latch::guarded_prefix(path, &index.to_string())
+        };
+        let (node, _) = self.tree.create_sequential(session, &prefix, self.now).ok()?;
         let (at, zxid) = (self.now, self.tree.zxid());
         let what = What::Wrote { data: [].into(), owner: session };
         self.history.push(Change { at, zxid, session, path: node.clone(), what });
         Some(node)
+    }
+
+    fn first_in_line(&self, path: &str) -> Option<String> {
+        let names = self.tree.children(path).unwrap_or_default();
+        latch::first(&names).map(|name| format!("{path}/{name}"))
+    }
+
+    /// One of ours that waits looks after a while whether the same place is still the first.
+    fn suspect(&mut self, index: usize, ask: u64, first: Option<String>) {
+        let link = self.processes[index].link;
+        if let Some(first) = first.filter(|_| !self.processes[index].java) {
+            self.plan(self.now + latch::SILENCE_MAX, Happening::Suspect { process: index, link, ask, first });
+        }
+    }
+
+    /// A place that was first for so long is of a process that does not act: it is deleted where it is guarded.
+    pub(super) fn suspected(&mut self, index: usize, link: u64, ask: u64, first: &str) {
+        let process = &self.processes[index];
+        if process.link != link || !process.is_heard(self.now) {
+            return;
+        }
+        let Some(place) = process.latches.get(&ask).filter(|place| !place.told) else { return };
+        let (path, session) = (place.path.clone(), process.session);
+        if self.first_in_line(&path).is_some_and(|still| still == first) && latch::is_guarded(first) {
+            let _ = self.transact(session, &[Op::delete(first)]);
+        }
+        let next = self.first_in_line(&path);
+        self.suspect(index, ask, next);
     }
 
     pub(super) fn unlatch(&mut self, index: usize, ask: u64) {
@@ -170,9 +206,7 @@ impl World {
             let waiting: Vec<(u64, Place)> =
                 self.processes[index].latches.iter().filter(|(_, p)| !p.told).map(|(a, p)| (*a, p.clone())).collect();
             for (ask, Place { path, node, .. }) in waiting {
-                let sequence = |name: &String| name.rsplit("latch-").next().map(str::to_owned);
-                let first = self.tree.children(&path).unwrap_or_default().into_iter().min_by_key(sequence);
-                if first.is_some_and(|name| node.ends_with(&format!("/{name}"))) {
+                if self.first_in_line(&path).is_some_and(|first| first == node) {
                     if let Some(place) = self.processes[index].latches.get_mut(&ask) {
                         place.told = true;
                     }

@@ -23,6 +23,16 @@ impl World {
             Fault::Order(order) => self.order(index, &order),
             Fault::Operator(ops) => drop(self.transact(0, &ops)),
             Fault::Failover(length) => self.fail_over(length),
+            Fault::Full(length) => {
+                for index in 0..self.processes.len() {
+                    let session = self.processes[index].session;
+                    if self.tree.has_session(session) {
+                        self.expired.insert(session);
+                        self.end_session(session);
+                    }
+                }
+                self.fail_over(length);
+            }
             Fault::Clock(millis) => {
                 self.processes[index].clock += millis;
                 self.stepped_back |= millis < 0 && up;
@@ -49,6 +59,13 @@ impl World {
             Fault::Deaf(length) => self.block(index, length, false, true),
             Fault::Mute(length) => self.block(index, length, true, false),
             Fault::Pause(length) => self.pause(index, length),
+            Fault::Stuck(length) => {
+                self.trouble(length + timeout);
+                let until = self.now + length;
+                let process = &mut self.processes[index];
+                process.paused_until = process.paused_until.max(until);
+                process.stuck_until = process.stuck_until.max(until);
+            }
             Fault::Stop { restart } => {
                 self.trouble(restart.unwrap_or_default() + Duration::from_secs(1));
                 let down = life + 1;
@@ -119,6 +136,7 @@ impl World {
         let until = self.now + length;
         let process = &mut self.processes[index];
         process.paused_until = process.paused_until.max(until);
+        process.stuck_until = self.now;
         if length > timeout * 2 / 3 {
             // It finds that it has not heard anything for too long; whether before or after it has acted is a matter of luck.
             let at = until + Duration::from_millis(if self.chance.below(2) == 0 { 0 } else { 15 });

@@ -23,12 +23,15 @@ use jiff::tz::TimeZone;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::answers;
 use crate::mutate::{index, pick, text};
 
-/// The readers, in the order of [`name`].
-pub(crate) const NAMES: [&str; 6] = ["configuration", "file", "cron", "nodes", "dump", "cluster"];
+/// The readers.
+pub(crate) const NAMES: [&str; 7] = ["configuration", "file", "cron", "nodes", "dump", "answers", "cluster"];
 /// One in so many seeds is a whole cluster, which takes a thousand times as long.
 const CLUSTER_EVERY: u64 = 600;
+/// One in so many is what a server answers.
+const ANSWERS_EVERY: u64 = 10;
 /// An answer of the dump service that takes longer hangs.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
@@ -87,6 +90,9 @@ const REQUESTS: [&str; 6] = ["dump@a\n", "dump@a/sharding\r\n", "dump@a", "dump@
 /// What a seed's reader is called.
 pub(crate) fn name(seed: u64) -> &'static str {
     if seed % CLUSTER_EVERY == 5 {
+        return NAMES[6];
+    }
+    if seed % ANSWERS_EVERY == 7 {
         return NAMES[5];
     }
     NAMES[usize::try_from(seed % 6).unwrap_or_default() % 5]
@@ -104,6 +110,7 @@ fn bytes(chance: &mut Chance, reader: &str) -> Vec<u8> {
         "file" => text(chance, &FILES),
         "cron" => text(chance, &CRONS),
         "dump" => text(chance, &REQUESTS),
+        "answers" => answers::bytes(chance),
         _ => text(chance, &NODES),
     }
 }
@@ -119,6 +126,7 @@ pub(crate) fn read(seed: u64) {
         "cron" => cron(&mut chance, &String::from_utf8_lossy(&bytes)),
         "nodes" => nodes(&mut chance, &bytes),
         "dump" => dump(&mut chance, &bytes),
+        "answers" => answers::read(&mut chance, &bytes),
         _ => cluster(seed, &mut chance),
     }
 }

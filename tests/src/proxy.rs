@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -11,6 +12,7 @@ use tokio::sync::watch;
 pub struct Proxy {
     port: u16,
     open: Arc<watch::Sender<bool>>,
+    taken: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -24,13 +26,20 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let own = listener.local_addr().expect("an address").port();
         let open = Arc::new(watch::Sender::new(true));
-        let task = tokio::spawn(serve(listener, SocketAddr::from(([127, 0, 0, 1], port)), Arc::clone(&open)));
-        Proxy { port: own, open, task }
+        let taken = Arc::new(AtomicUsize::new(0));
+        let target = SocketAddr::from(([127, 0, 0, 1], port));
+        let task = tokio::spawn(serve(listener, target, Arc::clone(&open), Arc::clone(&taken)));
+        Proxy { port: own, open, taken, task }
     }
 
     /// Its address.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// How many connections it has led on.
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::SeqCst)
     }
 
     /// Cuts the link.
@@ -50,12 +59,13 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(listener: TcpListener, target: SocketAddr, open: Arc<watch::Sender<bool>>) {
+async fn serve(listener: TcpListener, target: SocketAddr, open: Arc<watch::Sender<bool>>, taken: Arc<AtomicUsize>) {
     while let Ok((mut near, _)) = listener.accept().await {
         let mut state = open.subscribe();
         if !*state.borrow_and_update() {
             continue; // dropped: the other side sees a reset
         }
+        taken.fetch_add(1, Ordering::SeqCst);
         tokio::spawn(async move {
             let Ok(mut far) = TcpStream::connect(target).await else { return };
             tokio::select! {

@@ -44,9 +44,9 @@ impl Drop for Log {
 /// what went wrong is told.
 pub(crate) fn start(format: LogFormat, verbose: u8, runs_jobs: bool) -> Log {
     let filter = match verbose {
-        0 if !runs_jobs => "warn,zookeeper_client=off",
-        0 => "info,zookeeper_client=off",
-        1 => "info,elasticjob=debug,elasticjob_registry=debug,zookeeper_client=off",
+        0 if !runs_jobs => "warn",
+        0 => "info",
+        1 => "info,elasticjob=debug,elasticjob_registry=debug",
         _ => "debug,elasticjob=trace,elasticjob_registry=trace",
     };
     // Spans are not for the log: each line would begin with one.

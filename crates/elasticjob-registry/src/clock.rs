@@ -22,3 +22,8 @@ pub(crate) fn instant() -> Instant {
 pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
+
+/// What that gives within the time.
+pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(limit, work).await.ok()
+}

@@ -121,7 +121,7 @@ async fn reads_follow_commits(connect: &Connect<'_>) {
         let ops = [Op::set("/rfc", expected.as_str())];
         let commit = registry.commit(session, &ops);
         let read = registry.read(vec![Query::Node("/rfc".into())]);
-        let (outcome, answers) = futures_util::join!(commit, read);
+        let (outcome, answers) = tokio::join!(commit, read);
         assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
         assert_eq!(answers.expect("reads")[0].node().map(|n| n.text()), Some(expected));
     }

@@ -12,7 +12,7 @@ use elasticjob::{
 };
 use elasticjob_core::tree::Op;
 use elasticjob_core::view::Query;
-use elasticjob_registry::Outcome;
+use elasticjob_registry::{Outcome, conformance};
 use elasticjob_tests::{Ensemble, Process, Proxy, ZooKeeper, agent, eventually, pause, wall_clock_millis};
 
 use crate::job_file;
@@ -233,5 +233,54 @@ async fn a_job_starts_where_the_namespace_went_with_the_last_one() {
         let Link::Up { session, .. } = up else { panic!("{up:?}") };
         let outcome = above.commit(session, &[Op::delete("/below")]).await;
         assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    }
+}
+
+/// Each cut leads to one connection, and what ended as unknown is settled once the link is back: nothing is sent late or twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_makes_one_connection_and_nothing_is_carried_out_later() {
+    const CUTS: usize = 7;
+    let zookeeper = ZooKeeper::start();
+    let proxy = Proxy::to(zookeeper.port()).await;
+    let registry = Zookeeper::connect(Settings::new(&proxy.address(), "cuts")).expect("right settings");
+    let session = within(conformance::session(&registry)).await;
+    let outcome = registry.commit(session, &[Op::create("/late", "")]).await;
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    let exists = |names: Vec<String>| async {
+        let answers = registry.read(names.into_iter().map(Query::Node).collect()).await.expect("it reads");
+        answers.iter().map(|answer| answer.node().is_some()).collect::<Vec<bool>>()
+    };
+    let (mut link, before) = (registry.link(), proxy.taken());
+    let (mut settled, mut unknown) = (Vec::new(), 0);
+    for cut in 0..CUTS {
+        let names: Vec<String> = (0..200).map(|number| format!("/late/{cut}-{number}")).collect();
+        let ops: Vec<[Op; 1]> = names.iter().map(|name| [Op::create(name.as_str(), "")]).collect();
+        let commits = futures_util::future::join_all(ops.iter().map(|ops| registry.commit(session, ops)));
+        let cutting = async {
+            // In the middle of the answers, now and then before the first of them.
+            within(async { while cut % 2 == 0 && zookeeper.says("mntr").is_none() {} }).await;
+            proxy.cut();
+            within(link.wait_for(|link| matches!(link, Link::Down(_)))).await.expect("the link is alive");
+            proxy.mend();
+        };
+        let (outcomes, ()) = futures_util::future::join(commits, cutting).await;
+        assert_eq!(within(conformance::session(&registry)).await, session, "the session lives on");
+        let found = exists(names.clone()).await;
+        for ((name, outcome), found) in names.iter().zip(outcomes).zip(&found) {
+            match outcome {
+                Outcome::Committed { .. } => assert!(found, "{name}"),
+                Outcome::Failed(_) => assert!(!found, "{name} was not sent"),
+                Outcome::Unknown => unknown += 1,
+                Outcome::Refused(refusal) => panic!("{name}: {refusal:?}"),
+            }
+        }
+        settled.extend(names.into_iter().zip(found));
+    }
+    assert_eq!(proxy.taken(), before + CUTS, "one connection after each cut");
+    let outcome = registry.commit(session, &[Op::create("/last", "")]).await;
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    let found = exists(settled.iter().map(|(name, _)| name.clone()).collect()).await;
+    for ((name, then), now) in settled.iter().zip(found) {
+        assert_eq!(*then, now, "{name} was carried out later ({unknown} were unknown)");
     }
 }

@@ -12,30 +12,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use elasticjob_zookeeper::{Access, Broken, Client, Code, ConnectError, CreateMode, Failure, Options, Session};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError, SessionInfo, SessionState};
 
 use super::Settings;
 use crate::{Error, Link, clock};
 
-/// One connection of the client crate, until it breaks.
-#[derive(Debug)]
-pub(super) struct Connection {
-    /// All its paths are below the namespace.
-    pub(super) client: Client,
-    /// The same one, whose paths are those of the server.
-    whole: Client,
-    pub(super) session: u64,
-    pub(super) timeout: Duration,
-    /// Becomes true when the connection is given up.
-    pub(super) broken: watch::Sender<bool>,
-}
-
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) settings: Settings,
-    current: Mutex<Option<Arc<Connection>>>,
+    /// `/` and the namespace.
+    root: String,
+    current: Mutex<Option<Client>>,
     link: watch::Sender<Link>,
     stopped: watch::Sender<bool>,
     epoch: AtomicU64,
@@ -44,6 +33,7 @@ pub(super) struct Shared {
 /// Starts the task that keeps the connection up.
 pub(super) fn start(settings: Settings) -> Arc<Shared> {
     let shared = Arc::new(Shared {
+        root: format!("/{}", settings.namespace),
         settings,
         current: Mutex::new(None),
         link: watch::Sender::new(Link::Down("not connected yet".into())),
@@ -63,8 +53,19 @@ impl Shared {
         format!("ZooKeeper {}/{}", self.settings.servers, self.settings.namespace)
     }
 
+    /// The path on the server.
+    pub(super) fn full(&self, path: &str) -> String {
+        if path == "/" { self.root.clone() } else { format!("{}{path}", self.root) }
+    }
+
+    /// The path below the namespace of one on the server.
+    pub(super) fn below(&self, path: &str) -> Option<String> {
+        let rest = path.strip_prefix(&self.root)?;
+        (rest.is_empty() || rest.starts_with('/')).then(|| if rest.is_empty() { "/".into() } else { rest.into() })
+    }
+
     /// The connection, if there is one.
-    pub(super) fn current(&self) -> Result<Arc<Connection>, Error> {
+    pub(super) fn current(&self) -> Result<Client, Error> {
         self.current.lock().clone().ok_or_else(|| Error::Unreachable {
             registry: self.description(),
             reason: match &*self.link.borrow() {
@@ -75,29 +76,26 @@ impl Shared {
         })
     }
 
-    pub(super) fn acls(&self) -> Acls<'static> {
-        if self.settings.digest.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
+    pub(super) fn access(&self) -> Access {
+        if self.settings.digest.is_some() { Access::Creator } else { Access::Anyone }
     }
 
     pub(super) fn stop(&self) {
         self.stopped.send_replace(true);
-        if let Some(connection) = self.current.lock().take() {
-            connection.broken.send_replace(true);
+        if let Some(client) = self.current.lock().take() {
+            client.give_up();
         }
     }
 
     /// Ends the session too, so that its nodes go at once.
     pub(super) async fn close(&self) {
-        let session = self.current.lock().as_ref().map(|c| c.client.session().clone());
-        self.stop();
+        let client = self.current.lock().take();
+        self.stopped.send_replace(true);
         self.link.send_replace(Link::Closed);
-        let Some(session) = session else { return };
-        // The client closes a session only when it was not made to be attached again: attach once more, without.
-        let connector = self.connector().with_session(session);
-        let attempt = connector.connect(&self.settings.servers);
-        if let Ok(Ok(client)) = tokio::time::timeout(self.settings.connection(), attempt).await {
-            drop(client);
-            clock::sleep(Duration::from_millis(20)).await; // its last packet is sent by a task of its own
+        if let Some(client) = client
+            && clock::within(self.settings.connection(), client.close()).await.is_none()
+        {
+            client.give_up();
         }
     }
 
@@ -111,17 +109,6 @@ impl Shared {
             open
         });
     }
-
-    fn connector(&self) -> zookeeper_client::Connector {
-        let connector = Client::connector()
-            .with_session_timeout(self.settings.session())
-            .with_connection_timeout(self.settings.connection())
-            .with_fail_eagerly();
-        match &self.settings.digest {
-            Some(digest) => connector.with_auth("digest", digest.as_bytes()),
-            None => connector,
-        }
-    }
 }
 
 async fn keep_up(shared: Arc<Shared>) {
@@ -133,16 +120,16 @@ async fn keep_up(shared: Arc<Shared>) {
 }
 
 async fn connect_for_ever(shared: &Shared) {
-    let mut session: Option<SessionInfo> = None;
+    let mut session: Option<Session> = None;
     let mut failures = 0_u32;
     loop {
-        match connect(shared, session.clone()).await {
-            Ok(connection) => {
+        match connect(shared, session.as_ref()).await {
+            Ok(client) => {
                 let up = clock::instant();
-                let renewed = session.as_ref().map(SessionInfo::id) != Some(connection.client.session().id());
-                session = Some(connection.client.session().clone());
-                let reason = serve(shared, connection, renewed).await;
-                if matches!(reason, SessionState::Expired | SessionState::AuthFailed) {
+                let renewed = session.as_ref() != Some(client.session());
+                session = Some(client.session().clone());
+                let reason = serve(shared, client, renewed).await;
+                if matches!(reason, Broken::Expired | Broken::AuthFailed) {
                     session = None;
                 }
                 if up.elapsed() > Duration::from_secs(1) {
@@ -153,14 +140,14 @@ async fn connect_for_ever(shared: &Shared) {
                     clock::sleep(back_off(&shared.settings, failures)).await;
                 }
             }
-            Err(ZkError::SessionExpired | ZkError::SessionMoved) if session.is_some() => {
+            Err(NotConnected::Expired) if session.is_some() => {
                 tracing::warn!("{}: the session has expired, a new one is opened", shared.description());
                 session = None;
             }
             Err(error) => {
                 failures += 1;
                 let pause = back_off(&shared.settings, failures);
-                let reason = explain(&error);
+                let reason = error.to_string();
                 shared.set(Link::Down(reason.clone()));
                 if failures > shared.settings.max_retries {
                     tracing::error!(
@@ -177,58 +164,74 @@ async fn connect_for_ever(shared: &Shared) {
     }
 }
 
-fn explain(error: &ZkError) -> String {
-    match error {
-        ZkError::NoHosts | ZkError::Timeout => "no server of the list answers".into(),
-        ZkError::AuthFailed => "the authentication failed: check the digest".into(),
-        ZkError::NoAuth => "the namespace node may not be read: check the digest".into(),
-        error => error.to_string(),
+/// Why an attempt to connect failed.
+#[derive(Debug, thiserror::Error)]
+enum NotConnected {
+    #[error("the session has expired")]
+    Expired,
+    #[error("the authentication failed: check the digest")]
+    AuthFailed,
+    #[error("the namespace node may not be read: check the digest")]
+    Denied,
+    #[error("{0}")]
+    NoServer(String),
+    #[error("{0}")]
+    Failed(Failure),
+}
+
+impl From<ConnectError> for NotConnected {
+    fn from(error: ConnectError) -> NotConnected {
+        match error {
+            ConnectError::Expired => NotConnected::Expired,
+            ConnectError::AuthFailed => NotConnected::AuthFailed,
+            ConnectError::NoServer(_) => NotConnected::NoServer(error.to_string()),
+        }
     }
 }
 
-async fn connect(shared: &Shared, session: Option<SessionInfo>) -> Result<Connection, ZkError> {
-    let attached = session.is_some();
-    let connector = shared.connector().with_detached();
-    let connector = match session {
-        Some(session) => connector.with_session(session),
-        None => connector,
+impl From<Failure> for NotConnected {
+    fn from(failure: Failure) -> NotConnected {
+        match failure {
+            Failure::Refused(Code::NO_AUTH) => NotConnected::Denied,
+            Failure::Refused(Code::AUTH_FAILED | Code::INVALID_ACL) => NotConnected::AuthFailed,
+            Failure::NotSent(Broken::Expired) | Failure::Unknown(Broken::Expired) => NotConnected::Expired,
+            failure => NotConnected::Failed(failure),
+        }
+    }
+}
+
+async fn connect(shared: &Shared, session: Option<&Session>) -> Result<Client, NotConnected> {
+    let settings = &shared.settings;
+    let limit = settings.connection() * 2;
+    let options = Options {
+        servers: &settings.servers,
+        session_timeout: settings.session(),
+        limit,
+        digest: settings.digest.as_deref(),
     };
-    let limit = shared.settings.connection() * 2;
-    let work = async {
-        let client = connector.connect(&shared.settings.servers).await?;
-        if attached {
+    let client = elasticjob_zookeeper::connect(&options, session).await?;
+    let prepare = async {
+        if session.is_some() {
             client.sync("/").await?; // another server may lag behind what we have seen
         }
-        make_namespace(shared, &client).await?;
-        // Settings that were checked make a path that is taken.
-        let below = client.clone().chroot(format!("/{}", shared.settings.namespace));
-        Ok::<_, ZkError>((client, below.map_err(|_| ZkError::BadArguments(&"the namespace"))?))
+        make_namespace(shared, &client).await
     };
-    let (whole, client) = tokio::time::timeout(limit, work).await.map_err(|_| ZkError::Timeout)??;
-    Ok(Connection {
-        session: client.session().id().0.cast_unsigned(),
-        timeout: client.session_timeout(),
-        client,
-        whole,
-        broken: watch::Sender::new(false),
-    })
-}
-
-impl Connection {
-    /// Makes the namespace anew: ZooKeeper takes it away a minute after its last job, while the connection stands.
-    pub(super) async fn make_namespace(&self, shared: &Shared) -> Result<(), ZkError> {
-        make_namespace(shared, &self.whole).await
+    match clock::within(limit, prepare).await {
+        Some(prepared) => prepared?,
+        None => return Err(NotConnected::NoServer("no server of the list answers".into())),
     }
+    Ok(client)
 }
 
-/// Containers, as Curator makes them: they go when they are empty.
-async fn make_namespace(shared: &Shared, client: &Client) -> Result<(), ZkError> {
+/// Containers, as Curator makes them: they go when they are empty. Made anew while a connection stands, when ZooKeeper took them away a
+/// minute after the last job.
+pub(super) async fn make_namespace(shared: &Shared, client: &Client) -> Result<(), Failure> {
     let mut path = String::new();
     for segment in shared.settings.namespace.split('/') {
         path.push('/');
         path.push_str(segment);
-        match client.create(&path, b"", &CreateMode::Container.with_acls(shared.acls())).await {
-            Ok(_) | Err(ZkError::NodeExists) => {}
+        match client.create(&path, b"", CreateMode::Container, shared.access()).await {
+            Ok(_) | Err(Failure::Refused(Code::NODE_EXISTS)) => {}
             Err(error) => return Err(error),
         }
     }
@@ -236,12 +239,11 @@ async fn make_namespace(shared: &Shared, client: &Client) -> Result<(), ZkError>
 }
 
 /// Lets the connection be used until it breaks, and says how it did.
-async fn serve(shared: &Shared, connection: Connection, renewed: bool) -> SessionState {
-    let mut states = connection.client.state_watcher();
-    let (session, timeout) = (connection.session, connection.timeout);
+async fn serve(shared: &Shared, client: Client, renewed: bool) -> Broken {
+    let mut broken = client.broken();
+    let (session, timeout) = (client.session().id, client.timeout());
     let epoch = shared.epoch.fetch_add(1, Ordering::Relaxed) + 1;
-    let connection = Arc::new(connection);
-    *shared.current.lock() = Some(Arc::clone(&connection));
+    *shared.current.lock() = Some(client);
     tracing::info!(
         session = format_args!("{session:#x}"),
         "connected to {} with {} session, time-out {} ms",
@@ -250,24 +252,16 @@ async fn serve(shared: &Shared, connection: Connection, renewed: bool) -> Sessio
         timeout.as_millis()
     );
     shared.set(Link::Up { session, timeout, epoch });
-    let mut broken = connection.broken.subscribe();
-    let state = loop {
-        let state = states.peek_state();
-        if state != SessionState::SyncConnected {
-            break state;
-        }
-        tokio::select! {
-            state = states.changed() => if state != SessionState::SyncConnected { break state },
-            _ = broken.wait_for(|broken| *broken) => break SessionState::Disconnected,
-        }
+    let reason = match broken.wait_for(Option::is_some).await {
+        Ok(reason) => reason.clone().unwrap_or(Broken::ByUs),
+        Err(_) => Broken::ByUs, // its task is gone
     };
     *shared.current.lock() = None;
-    connection.broken.send_replace(true);
     if !*shared.stopped.borrow() {
-        tracing::warn!("the connection to {} is lost: {state:?}", shared.description());
+        tracing::warn!("the connection to {} is lost: {reason}", shared.description());
     }
-    shared.set(Link::Down(format!("the connection is lost ({state:?})")));
-    state
+    shared.set(Link::Down(format!("the connection is lost: {reason}")));
+    reason
 }
 
 /// Curator's exponential back-off: the base times a random number that grows, capped.

@@ -1,8 +1,7 @@
 //! ZooKeeper, 3.6 or newer.
 //!
-//! The client crate loses persistent watches at each reconnect and sends what it held back meanwhile. So its own
-//! reconnecting is not used: the file `link.rs` drops the client as soon as the connection breaks, and attaches a new one to the same
-//! session. Requests of the old one end as unknown, and watches end with it, as the trait says.
+//! A client of `elasticjob-zookeeper` is one connection. The file `link.rs` connects a new one to the same session when it breaks.
+//! Requests of the old one end as unknown, and watches end with it, as the trait says.
 
 mod link;
 mod request;

@@ -1,0 +1,617 @@
+//! The task that owns the socket of a connection, and the requests of callers.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::clock;
+use crate::connect::Session;
+use crate::jute::{Put, Take};
+use crate::protocol::{Broken, Established, Incoming, Protocol, Reply};
+use crate::record::{
+    Access, Code, CreateMode, Found, Read, WatchEvent, Write, decode_multi, decode_reads, opcode, put_create,
+    put_multi, put_reads,
+};
+use crate::watches::Watches;
+
+/// Commands that are taken in before the socket is looked at again.
+const COMMANDS_AT_ONCE: usize = 256;
+/// What is read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Takes the events of a watch. It is called where answers come in, so it must not wait.
+pub type Sink = Arc<dyn Fn(&WatchEvent) + Send + Sync>;
+
+/// Why a request was not carried out, or is not known to be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The server refused it: it was not carried out.
+    #[error("{0}")]
+    Refused(Code),
+    /// It was never sent, and never will be.
+    #[error("{0}")]
+    NotSent(Broken),
+    /// It was sent, and nobody knows whether it was carried out.
+    #[error("{0}")]
+    Unknown(Broken),
+    /// The path has a watch of the other kind on this connection.
+    #[error("`{0}` has a watch of the other kind on this connection")]
+    WatchedOtherwise(String),
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Multi {
+    /// It was carried out.
+    Committed {
+        /// Its number.
+        zxid: i64,
+    },
+    /// Nothing of it was.
+    Refused {
+        /// The first operation that could not be, counted from 0.
+        op: usize,
+        /// Why.
+        code: Code,
+    },
+}
+
+enum Command {
+    Request { opcode: i32, body: Vec<u8>, answer: Answer },
+    Watch { path: String, recursive: bool, sink: Sink, answer: oneshot::Sender<Result<WatchGuard, Failure>> },
+    Unwatch(u64),
+    Break(Broken),
+}
+
+type Answer = oneshot::Sender<Result<Reply, Failure>>;
+
+/// One connection to a server. See the [crate's documentation](crate).
+#[derive(Clone)]
+pub struct Client {
+    commands: mpsc::UnboundedSender<Command>,
+    broken: watch::Receiver<Option<Broken>>,
+    established: Established,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({:#x})", self.established.session.id)
+    }
+}
+
+impl Client {
+    pub(crate) fn start(
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        protocol: Protocol,
+        begun: Instant,
+        established: Established,
+    ) -> Client {
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let (told, broken) = watch::channel(None);
+        let own = commands.downgrade();
+        tokio::spawn(async move {
+            let mut connection = Connection::new(protocol, begun, inbox, own);
+            let reason = connection.run(stream).await;
+            connection.end(&reason);
+            told.send_replace(Some(reason.clone()));
+            connection.end_inbox(&reason);
+        });
+        Client { commands, broken, established }
+    }
+
+    /// The session, to be continued on another connection.
+    pub fn session(&self) -> &Session {
+        &self.established.session
+    }
+
+    /// After how long without contact the server ends the session.
+    pub fn timeout(&self) -> Duration {
+        self.established.timeout
+    }
+
+    /// Becomes `Some` when the connection is over: every request that was sent has ended by then.
+    pub fn broken(&self) -> watch::Receiver<Option<Broken>> {
+        self.broken.clone()
+    }
+
+    /// Ends the connection at once. The session lives on for its time-out.
+    pub fn give_up(&self) {
+        let _ = self.commands.send(Command::Break(Broken::ByUs)); // it is over already
+    }
+
+    /// Ends the session: its nodes go. Nothing can be sent afterwards.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke before the server confirmed it.
+    pub async fn close(&self) -> Result<(), Failure> {
+        let closed = self.send(opcode::CLOSE, Vec::new()).await.map(drop);
+        self.give_up();
+        closed
+    }
+
+    /// Creates a node; gives its path. The request is under way when this returns, as with all that follow.
+    ///
+    /// # Errors
+    ///
+    /// As [`Failure`] says, through the future.
+    pub fn create(
+        &self,
+        path: &str,
+        data: &[u8],
+        mode: CreateMode,
+        access: Access,
+    ) -> impl Future<Output = Result<String, Failure>> + Send + use<> {
+        let mut body = Vec::with_capacity(path.len() + data.len() + 48);
+        put_create(&mut body, path, data, mode, access);
+        self.request(mode.opcode(), body, |reply| reply.body.clone().text())
+    }
+
+    /// Carries out all operations, or none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Failure`] says, through the future.
+    pub fn multi(&self, ops: &[Write<'_>]) -> impl Future<Output = Result<Multi, Failure>> + Send + use<> {
+        let mut body = Vec::with_capacity(128 * ops.len());
+        put_multi(&mut body, ops);
+        let count = ops.len();
+        self.request(opcode::MULTI, body, move |reply| {
+            Ok(match decode_multi(reply.body.clone(), count)? {
+                Ok(()) => Multi::Committed { zxid: reply.zxid },
+                Err((op, code)) => Multi::Refused { op, code },
+            })
+        })
+    }
+
+    /// Reads many nodes in one request. Each question has an answer of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Failure`] says, through the future.
+    pub fn read(&self, reads: &[Read<'_>]) -> impl Future<Output = Result<Vec<Found>, Failure>> + Send + use<> {
+        let count = reads.len();
+        let mut body = Vec::with_capacity(64 * count);
+        put_reads(&mut body, reads);
+        self.request(opcode::MULTI_READ, body, move |reply| decode_reads(reply.body.clone(), count))
+    }
+
+    /// Ends when this connection's server has seen everything that was committed before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Failure`] says, through the future.
+    pub fn sync(&self, path: &str) -> impl Future<Output = Result<(), Failure>> + Send + use<> {
+        let mut body = Vec::new();
+        body.text(path);
+        self.request(opcode::SYNC, body, |_| Ok(()))
+    }
+
+    /// Sets a watch, until the guard is dropped or the connection is over: of a node and the coming and going of its children, or
+    /// with `recursive` of a node and all below. Events reach the sink in their order, and before any answer to what was asked after
+    /// the change.
+    ///
+    /// # Errors
+    ///
+    /// As [`Failure`] says, through the future.
+    pub fn watch(
+        &self,
+        path: &str,
+        recursive: bool,
+        sink: Sink,
+    ) -> impl Future<Output = Result<WatchGuard, Failure>> + Send + use<> {
+        let (answer, answered) = oneshot::channel();
+        let command = Command::Watch { path: path.to_owned(), recursive, sink, answer };
+        drop(self.commands.send(command)); // where it is not taken `answer` goes with it, and `answered` says so
+        let broken = self.broken.clone();
+        async move { answered.await.unwrap_or_else(|_| Err(Failure::NotSent(reason(&broken)))) }
+    }
+
+    fn request<T, F>(
+        &self,
+        opcode: i32,
+        body: Vec<u8>,
+        read: F,
+    ) -> impl Future<Output = Result<T, Failure>> + Send + use<T, F>
+    where
+        F: FnOnce(&Reply) -> Result<T, crate::Malformed> + Send,
+    {
+        let answer = self.send(opcode, body);
+        let commands = self.commands.downgrade();
+        async move {
+            let reply = answer.await?;
+            if reply.code != Code::OK {
+                return Err(Failure::Refused(reply.code));
+            }
+            read(&reply).map_err(|malformed| {
+                let broken = Broken::from(malformed);
+                if let Some(commands) = commands.upgrade() {
+                    let _ = commands.send(Command::Break(broken.clone())); // it is over already
+                }
+                Failure::Unknown(broken)
+            })
+        }
+    }
+
+    fn send(&self, opcode: i32, body: Vec<u8>) -> impl Future<Output = Result<Reply, Failure>> + Send + use<> {
+        let (answer, answered) = oneshot::channel();
+        drop(self.commands.send(Command::Request { opcode, body, answer })); // as in `watch`
+        let broken = self.broken.clone();
+        async move { answered.await.unwrap_or_else(|_| Err(Failure::NotSent(reason(&broken)))) }
+    }
+}
+
+fn reason(broken: &watch::Receiver<Option<Broken>>) -> Broken {
+    broken.borrow().clone().unwrap_or(Broken::ByUs)
+}
+
+/// A watch that is set; it ends when this is dropped.
+#[derive(Debug)]
+pub struct WatchGuard {
+    number: u64,
+    commands: mpsc::WeakUnboundedSender<Command>,
+}
+
+impl Drop for WatchGuard {
+    fn drop(&mut self) {
+        if let Some(commands) = self.commands.upgrade() {
+            let _ = commands.send(Command::Unwatch(self.number)); // the connection is over, and the watch with it
+        }
+    }
+}
+
+/// Who waits for an answer, in the order of the requests.
+enum Waiting {
+    Caller(Answer),
+    Watcher { number: u64, answer: oneshot::Sender<Result<WatchGuard, Failure>> },
+    Nobody,
+}
+
+struct Connection {
+    protocol: Protocol,
+    begun: Instant,
+    inbox: mpsc::UnboundedReceiver<Command>,
+    /// Where the guards of watches send to.
+    own: mpsc::WeakUnboundedSender<Command>,
+    waiting: VecDeque<Waiting>,
+    watches: Watches,
+    /// Numbers of requests and watches.
+    next: u64,
+    incoming: Vec<Incoming>,
+}
+
+impl Connection {
+    fn new(
+        protocol: Protocol,
+        begun: Instant,
+        inbox: mpsc::UnboundedReceiver<Command>,
+        own: mpsc::WeakUnboundedSender<Command>,
+    ) -> Connection {
+        let (waiting, watches) = (VecDeque::new(), Watches::default());
+        Connection { protocol, begun, inbox, own, waiting, watches, next: 0, incoming: Vec::new() }
+    }
+
+    fn now(&self) -> Duration {
+        clock::instant() - self.begun
+    }
+
+    /// Serves until the connection is over. One task reads, writes and waits, so that neither side can hold the other up.
+    async fn run(&mut self, stream: impl AsyncRead + AsyncWrite) -> Broken {
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let mut input = vec![0; READ_BYTES];
+        // What is being written, and how much of it was.
+        let (mut output, mut written) = (Vec::new(), 0);
+        let mut armed: Option<Instant> = None;
+        let mut timer = pin!(clock::sleep_until(None));
+        loop {
+            if written == output.len() {
+                output.clear();
+                written = 0;
+                std::mem::swap(&mut output, self.protocol.out());
+            }
+            let wake = self.protocol.wake_at().map(|at| self.begun + at);
+            // A timer that is too early only looks.
+            if armed.is_none_or(|armed| wake.is_some_and(|wake| wake < armed)) {
+                armed = wake;
+                timer.set(clock::sleep_until(wake));
+            }
+            let served = tokio::select! {
+                read = reader.read(&mut input) => match read {
+                    Ok(0) => Err(self.protocol.end(Broken::Closed)),
+                    Ok(length) => self.receive(&input[..length]),
+                    Err(error) => Err(self.protocol.end(Broken::Socket(error.to_string()))),
+                },
+                wrote = writer.write(&output[written..]), if written < output.len() => match wrote {
+                    Ok(length) => {
+                        written += length;
+                        Ok(())
+                    }
+                    Err(error) => Err(self.protocol.end(Broken::Socket(error.to_string()))),
+                },
+                command = self.inbox.recv() => self.obey(command),
+                () = timer.as_mut() => {
+                    armed = None;
+                    let now = self.now();
+                    self.protocol.tick(now)
+                }
+            };
+            if let Err(broken) = served {
+                return broken;
+            }
+        }
+    }
+
+    fn receive(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        let (now, mut incoming) = (self.now(), std::mem::take(&mut self.incoming));
+        let received = self.protocol.receive(now, bytes, &mut incoming);
+        for what in incoming.drain(..) {
+            match what {
+                Incoming::Established(_) => {}
+                Incoming::Event(event) => self.watches.tell(&event),
+                Incoming::Reply(_, reply) => match self.waiting.pop_front() {
+                    Some(Waiting::Caller(answer)) => drop(answer.send(Ok(reply))), // the caller may have given up
+                    Some(Waiting::Watcher { number, answer }) => self.watched(number, answer, &reply),
+                    Some(Waiting::Nobody) | None => {}
+                },
+            }
+        }
+        self.incoming = incoming;
+        received
+    }
+
+    fn watched(&mut self, number: u64, answer: oneshot::Sender<Result<WatchGuard, Failure>>, reply: &Reply) {
+        if reply.code != Code::OK {
+            self.watches.remove(number);
+            let _ = answer.send(Err(Failure::Refused(reply.code))); // the caller may have given up
+        } else {
+            // The guard is dropped where the caller has given up, also between this moment and the one in which it looks.
+            let _ = answer.send(Ok(WatchGuard { number, commands: self.own.clone() }));
+        }
+    }
+
+    fn unwatch(&mut self, number: u64) {
+        // What the server calls any kind (Java: `Watcher.WatcherType.Any`).
+        const ANY: i32 = 3;
+        if let Some(path) = self.watches.remove(number) {
+            let mut body = Vec::new();
+            body.text(&path);
+            body.int(ANY);
+            self.request(opcode::REMOVE_WATCHES, &body, Waiting::Nobody);
+        }
+    }
+
+    fn obey(&mut self, first: Option<Command>) -> Result<(), Broken> {
+        // Nobody holds the client any more.
+        let Some(first) = first else { return Err(self.protocol.end(Broken::ByUs)) };
+        self.obey_one(first)?;
+        // Those that came meanwhile go into the same packet.
+        for _ in 1..COMMANDS_AT_ONCE {
+            let Ok(command) = self.inbox.try_recv() else { break };
+            self.obey_one(command)?;
+        }
+        Ok(())
+    }
+
+    fn obey_one(&mut self, command: Command) -> Result<(), Broken> {
+        match command {
+            Command::Request { opcode, body, answer } => self.request(opcode, &body, Waiting::Caller(answer)),
+            Command::Watch { path, recursive, sink, answer } => self.watch(path, recursive, sink, answer),
+            Command::Unwatch(number) => self.unwatch(number),
+            Command::Break(broken) => return Err(self.protocol.end(broken)),
+        }
+        Ok(())
+    }
+
+    fn watch(
+        &mut self,
+        path: String,
+        recursive: bool,
+        sink: Sink,
+        answer: oneshot::Sender<Result<WatchGuard, Failure>>,
+    ) {
+        // Java: `AddWatchMode`.
+        const PERSISTENT: i32 = 0;
+        const PERSISTENT_RECURSIVE: i32 = 1;
+        self.next += 1;
+        let number = self.next;
+        if !self.watches.add(number, &path, recursive, sink) {
+            let _ = answer.send(Err(Failure::WatchedOtherwise(path))); // the caller may have given up
+            return;
+        }
+        let mut body = Vec::with_capacity(path.len() + 8);
+        body.text(&path);
+        body.int(if recursive { PERSISTENT_RECURSIVE } else { PERSISTENT });
+        self.request(opcode::ADD_WATCH, &body, Waiting::Watcher { number, answer });
+    }
+
+    fn request(&mut self, opcode: i32, body: &[u8], waiting: Waiting) {
+        let now = self.now();
+        self.next += 1;
+        self.protocol.request(now, self.next, opcode, body);
+        self.waiting.push_back(waiting);
+    }
+
+    /// Tells everybody who waits for an answer.
+    fn end(&mut self, reason: &Broken) {
+        for waiting in self.waiting.drain(..) {
+            let unknown = Failure::Unknown(reason.clone());
+            match waiting {
+                Waiting::Caller(answer) => drop(answer.send(Err(unknown))), // the caller may have given up
+                Waiting::Watcher { answer, .. } => drop(answer.send(Err(unknown))),
+                Waiting::Nobody => {}
+            }
+        }
+    }
+
+    /// Tells everybody whose request is not sent any more.
+    fn end_inbox(&mut self, reason: &Broken) {
+        self.inbox.close();
+        while let Ok(command) = self.inbox.try_recv() {
+            let not_sent = Failure::NotSent(reason.clone());
+            match command {
+                Command::Request { answer, .. } => drop(answer.send(Err(not_sent))),
+                Command::Watch { answer, .. } => drop(answer.send(Err(not_sent))),
+                Command::Unwatch(_) | Command::Break(_) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::DuplexStream;
+
+    use super::*;
+
+    /// The other end: a server that answers what the test tells it to.
+    struct Server {
+        stream: DuplexStream,
+    }
+
+    impl Server {
+        /// The number and the kind of the next request; `None` when the connection ended.
+        async fn next(&mut self) -> Option<(i32, i32)> {
+            let length = self.stream.read_i32().await.ok()?;
+            let mut frame = vec![0; usize::try_from(length).expect("a length")];
+            self.stream.read_exact(&mut frame).await.ok()?;
+            let int = |at: usize| i32::from_be_bytes(frame[at..at + 4].try_into().expect("four bytes"));
+            Some((int(0), int(4)))
+        }
+
+        async fn answer(&mut self, xid: i32, code: i32, body: &[u8]) {
+            let mut frame = Vec::new();
+            frame.int(xid);
+            frame.long(77);
+            frame.int(code);
+            frame.extend_from_slice(body);
+            let mut framed = Vec::new();
+            framed.buffer(&frame);
+            self.stream.write_all(&framed).await.expect("it is heard");
+        }
+    }
+
+    /// A connection that stands, with a session time-out of 3 s.
+    fn connected() -> (Client, Server) {
+        let (near, far) = tokio::io::duplex(1 << 20);
+        let timeout = Duration::from_secs(3);
+        let mut protocol = Protocol::new(Duration::ZERO, None, timeout, None);
+        let mut response = Vec::new();
+        response.int(0);
+        response.int(3_000);
+        response.long(5);
+        response.buffer(&[7; 16]);
+        let (mut framed, mut incoming) = (Vec::new(), Vec::new());
+        framed.buffer(&response);
+        protocol.receive(Duration::ZERO, &framed, &mut incoming).expect("a session");
+        protocol.out().clear();
+        let Some(Incoming::Established(established)) = incoming.pop() else { panic!("{incoming:?}") };
+        (Client::start(near, protocol, clock::instant(), established), Server { stream: far })
+    }
+
+    #[tokio::test]
+    async fn each_of_many_requests_at_once_gets_its_own_answer() {
+        let (client, mut server) = connected();
+        let asked: Vec<_> = (0..5 * COMMANDS_AT_ONCE).map(|_| tokio::spawn(client.sync("/"))).collect();
+        for number in 0..asked.len() {
+            let (xid, opcode) = server.next().await.expect("a request");
+            assert_eq!(opcode, opcode::SYNC);
+            server.answer(xid, if number % 2 == 0 { 0 } else { -101 }, b"").await;
+        }
+        let mut done = 0;
+        for answer in asked {
+            match answer.await.expect("it ends") {
+                Ok(()) => done += 1,
+                Err(failure) => assert_eq!(failure, Failure::Refused(Code::NO_NODE)),
+            }
+        }
+        assert_eq!(done, 5 * COMMANDS_AT_ONCE / 2);
+    }
+
+    /// What was sent is unknown, what was not is not sent later.
+    #[tokio::test]
+    async fn when_a_connection_breaks_nothing_is_left_open_and_nothing_is_sent() {
+        let (client, mut server) = connected();
+        let sent = tokio::spawn(client.sync("/"));
+        server.next().await.expect("a request");
+        let mut broken = client.broken();
+        drop(server);
+        assert_eq!(sent.await.expect("it ends"), Err(Failure::Unknown(Broken::Closed)));
+        broken.wait_for(Option::is_some).await.expect("told");
+        assert_eq!(client.sync("/").await, Err(Failure::NotSent(Broken::Closed)));
+    }
+
+    #[tokio::test]
+    async fn whoever_gives_up_sends_nothing_more() {
+        let (client, mut server) = connected();
+        client.give_up();
+        let late = client.sync("/");
+        assert_eq!(late.await, Err(Failure::NotSent(Broken::ByUs)));
+        assert_eq!(server.next().await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_silent_breaks_the_connection_after_two_thirds_of_the_time_out() {
+        let (client, mut server) = connected();
+        let sent = tokio::spawn(client.sync("/"));
+        let (_, opcode) = server.next().await.expect("a request");
+        assert_eq!(opcode, opcode::SYNC);
+        assert!(matches!(sent.await.expect("it ends"), Err(Failure::Unknown(Broken::Silent(_)))));
+    }
+
+    #[tokio::test]
+    async fn a_watch_ends_with_its_guard_also_where_nobody_waited_for_it() {
+        let (client, mut server) = connected();
+        let told = Arc::new(AtomicUsize::new(0));
+        let sink = || -> Sink {
+            let told = Arc::clone(&told);
+            Arc::new(move |_: &WatchEvent| {
+                told.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        let waiting = tokio::spawn(client.watch("/a", false, sink()));
+        let (xid, opcode) = server.next().await.expect("a request");
+        assert_eq!(opcode, opcode::ADD_WATCH);
+        server.answer(xid, 0, b"").await;
+        let guard = waiting.await.expect("it ends").expect("a watch");
+        let otherwise = client.watch("/a", true, sink()).await;
+        assert_eq!(otherwise.expect_err("refused"), Failure::WatchedOtherwise("/a".into()));
+        let mut event = Vec::new();
+        event.int(3);
+        event.int(3);
+        event.text("/a");
+        server.answer(-1, 0, &event).await;
+        // Behind the event, so it is told by then.
+        let waiting = tokio::spawn(client.sync("/"));
+        let (xid, _) = server.next().await.expect("a request");
+        server.answer(xid, 0, b"").await;
+        waiting.await.expect("it ends").expect("done");
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+        drop(guard);
+        assert_eq!(server.next().await.expect("a request").1, opcode::REMOVE_WATCHES);
+        // Nobody waits for this one.
+        drop(client.watch("/b", false, sink()));
+        let (xid, _) = server.next().await.expect("a request");
+        server.answer(xid - 1, 0, b"").await; // of the removal
+        server.answer(xid, 0, b"").await;
+        assert_eq!(server.next().await.expect("a request").1, opcode::REMOVE_WATCHES);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_cannot_be_read_breaks_the_connection() {
+        let (client, mut server) = connected();
+        let ops = [Write::Delete { path: "/a", version: None }];
+        let waiting = tokio::spawn(client.multi(&ops));
+        let (xid, _) = server.next().await.expect("a request");
+        server.answer(xid, 0, b"nonsense").await;
+        assert!(matches!(waiting.await.expect("it ends"), Err(Failure::Unknown(Broken::Malformed(_)))));
+        let mut broken = client.broken();
+        broken.wait_for(Option::is_some).await.expect("told");
+    }
+}

@@ -62,7 +62,12 @@ impl JobMachine {
                 item.accounted = due;
                 item.miss(due, misfire);
             }
-            out.note(Note::Skipped { items, due, reason: "the resharding did not end in time" });
+            if misfire && !items.is_empty() {
+                out.note(Note::Misfired { items, due });
+            } else {
+                let reason = "its items were not known in time: a resharding went on, or the registry was away";
+                out.note(Note::Skipped { items, due, reason });
+            }
         }
     }
 
@@ -206,6 +211,8 @@ impl JobMachine {
         };
         let begun = Ledger::parse(&node.data).filter(|l| is_credible(l, now)).map(|l| l.due);
         let misfire_node = has("misfire");
+        // The node does not say which firing was missed. The last one of the schedule, unless that was begun: then it is as of now.
+        let of_node = self.schedule.last_due.filter(|due| begun.is_none_or(|begun| begun < *due)).unwrap_or(now);
         let known = begun.unwrap_or(accounted).max(self.schedule.untold);
         // While everybody rested nothing was to be begun.
         let rested = self.schedule.rested.filter(|(first, _)| known < *first).map_or(known, |(_, last)| last);
@@ -227,7 +234,7 @@ impl JobMachine {
             missed: before
                 .and_then(|b| b.missed)
                 .filter(|missed| begun.is_none_or(|due| due < *missed))
-                .or_else(|| misfire_node.then_some(now)),
+                .or_else(|| misfire_node.then_some(of_node)),
             triggered: before.is_some_and(|b| b.triggered) || self.follow.trigger_held,
         }
     }

@@ -16,6 +16,7 @@ pub enum Note {
     Joined { instance: String, next: Option<Timestamp> },
     Left { instance: String },
     KeptDisabled { server: String },
+    DisabledByStart { server: String },
     Elected,
     Deposed { leader: String },
     Abdicated,
@@ -80,6 +81,7 @@ impl Note {
             | Note::RemovedServer { .. }
             | Note::EnabledAgain => Level::Info,
             Note::KeptDisabled { .. }
+            | Note::DisabledByStart { .. }
             | Note::AskedForItems
             | Note::Deposed { .. }
             | Note::Misfired { .. }
@@ -111,6 +113,10 @@ impl fmt::Display for Note {
                     "server {server} is DISABLED in the registry and stays so: `elasticjob job enable` or `elasticjob server enable` lets the job run there"
                 )
             }
+            Note::DisabledByStart { server } => write!(
+                f,
+                "server {server} is disabled by this start, since its configuration says `disabled: true`: the job does not run there; remove that key, and enable the job with `elasticjob job enable`"
+            ),
             Note::Elected => write!(f, "elected leader"),
             Note::Deposed { leader } => {
                 write!(f, "took the leadership from {leader}: it did not divide the items while a firing waited for it")
@@ -144,11 +150,11 @@ impl fmt::Display for Note {
             }
             Note::Passed { items, first, last, firings } if *firings >= limits::PASSED_MAX => write!(
                 f,
-                "no Rust instance began items {items:?} at {firings} firings or more from {first} to {last}: none had them then"
+                "no Rust instance began items {items:?} at {firings} firings or more from {first} to {last}: none had them then, or none could reach the registry"
             ),
             Note::Passed { items, first, last, firings } => write!(
                 f,
-                "no Rust instance began items {items:?} at {firings} firings from {first} to {last}: none had them then"
+                "no Rust instance began items {items:?} at {firings} firings from {first} to {last}: none had them then, or none could reach the registry"
             ),
             Note::Lost { items, due } => {
                 write!(f, "the run of items {items:?} due {due} was lost with the connection before it began")

@@ -175,6 +175,9 @@ impl JobMachine {
                 // A firing may fall due before we hear of what we have written ourselves.
                 let path = self.path.clone();
                 if let Some(text) = server {
+                    if text == "DISABLED" {
+                        out.note(Note::DisabledByStart { server: self.setup.identity.server_ip.clone() });
+                    }
                     let at = path.server(&self.setup.identity.server_ip);
                     self.view.apply(&path, &at, Some(Node::new(text, zxid, 0, now)));
                 }

@@ -164,7 +164,12 @@ impl JobDocument {
 
     /// The keys in which this start's document differs from the stored one, in text order.
     pub fn differences(&self, stored: &JobDocument) -> Vec<Difference> {
-        let (here, there) = (self.compared(), stored.compared());
+        let (mut here, mut there) = (self.compared(), stored.compared());
+        // One that is disabled by an operator alone is no difference of the files.
+        if self.disabled && !stored.disabled {
+            here.insert("disabled".to_owned(), "true".to_owned());
+            there.insert("disabled".to_owned(), "false".to_owned());
+        }
         let value = |keys: &BTreeMap<String, String>, key: &String| keys.get(key).cloned().unwrap_or_default();
         let keys: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
         let pairs = keys.into_iter().map(|key| (key, value(&here, key), value(&there, key)));

@@ -240,3 +240,69 @@ fn who_may_only_read_a_file_can_list_jobs_and_is_told_why_he_cannot_change_them(
     let up = as_nobody(&["up"]);
     assert!(text(&up.stderr).contains("elasticjob.db: cannot create it: Permission denied"), "{}", text(&up.stderr));
 }
+
+/// Two processes would run the same jobs, if each had a file of its own.
+#[test]
+fn an_agent_whose_file_was_moved_rests_and_nobody_makes_a_new_one_in_its_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = elasticjob_tests::free_port();
+    let (file, [journal, _]) = write_file(folder.path(), folder.path(), port);
+    let process = agent(folder.path(), &file, &folder.path().join("log"));
+    eventually("runs", PATIENCE, || (journal.runs().len() > 2).then_some(()));
+    let (here, moved) = (folder.path().join("elasticjob.db"), folder.path().join("moved.db"));
+    std::fs::rename(&here, &moved).expect("moves");
+    eventually("the agent notices", PATIENCE, || {
+        process.log().contains("the file was moved, deleted or replaced").then_some(())
+    });
+    eventually("it is not ready", PATIENCE, || get(port, "/readyz").contains("moved, deleted").then_some(()));
+    let explained = output(&["job", "explain", "stays"], folder.path());
+    assert!(text(&explained.stdout).contains("moved, deleted or replaced"), "{}", text(&explained.stdout));
+    let mut second = agent(folder.path(), &file, &folder.path().join("second"));
+    assert_eq!(second.wait(PATIENCE).code(), Some(1), "{}", second.log());
+    assert!(second.log().contains("the process that opened it still runs"), "{}", second.log());
+    let restored = output(&["registry", "restore", "elasticjob.db", "moved.db"], folder.path());
+    assert_eq!(restored.status.code(), Some(1), "{}", text(&restored.stdout));
+    assert!(!here.exists());
+    let before = journal.runs().len();
+    std::fs::rename(&moved, &here).expect("moves back");
+    eventually("it runs again", PATIENCE, || (journal.runs().len() > before + 2).then_some(()));
+}
+
+#[test]
+fn a_command_gives_up_on_an_agent_that_does_not_act() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, [journal, _]) = write_file(folder.path(), folder.path(), elasticjob_tests::free_port());
+    let process = agent(folder.path(), &file, &folder.path().join("log"));
+    eventually("runs", PATIENCE, || (!journal.runs().is_empty()).then_some(()));
+    process.signal("STOP");
+    let explained = output(&["job", "explain", "stays"], folder.path());
+    let listed = output(&["job", "list"], folder.path());
+    process.signal("CONT");
+    assert_eq!(explained.status.code(), Some(1));
+    assert_eq!(listed.status.code(), Some(1));
+    let said = text(&listed.stderr);
+    assert!(said.contains("did not answer within 15 s: it is stopped or stuck"), "{said}");
+}
+
+#[test]
+fn a_check_and_a_backup_only_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = Disk::mount(&folder.path().join("disk"));
+    let (file, [journal, _]) = write_file(&disk.0, folder.path(), elasticjob_tests::free_port());
+    let mut process = agent(&disk.0, &file, &folder.path().join("log"));
+    eventually("runs", PATIENCE, || (journal.runs().len() > 2).then_some(()));
+    process.kill();
+    let path = disk.0.join("elasticjob.db");
+    let bytes = std::fs::read(&path).expect("reads");
+    let mounted = Command::new("mount").args(["-o", "remount,ro"]).arg(&disk.0).status();
+    assert!(mounted.expect("mount").success(), "mounting needs root");
+    let copy = folder.path().join("copy.db");
+    let copy = copy.to_str().expect("a path");
+    for arguments in [&["registry", "check", "elasticjob.db"][..], &["registry", "backup", "elasticjob.db", copy]] {
+        let done = output(arguments, &disk.0);
+        assert!(done.status.success(), "{arguments:?}: {}", text(&done.stderr));
+    }
+    assert!(std::fs::read(&path).expect("reads") == bytes, "the file is as it was");
+    let checked = output(&["registry", "check", copy], folder.path());
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+}

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Node, Tree};
-use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use tokio::sync::oneshot;
 
 use crate::Error;
@@ -36,8 +36,13 @@ pub(super) const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 /// Name of the writing thread. Panics in it are caught and become errors.
 pub(crate) const THREAD: &str = "elasticjob-file";
 
-/// Opens the storage below the database, as often as needed.
-type Storages = Box<dyn Fn() -> Box<dyn StorageBackend> + Send>;
+/// What is below the database.
+pub(super) struct Source {
+    /// Opens it, as often as needed.
+    pub(super) open: Box<dyn Fn() -> Box<dyn StorageBackend> + Send>,
+    /// Whether the file still has its name: another one could be opened there by another process.
+    pub(super) is_in_place: Box<dyn Fn() -> bool + Send>,
+}
 
 enum Task {
     Keep(Change),
@@ -102,11 +107,11 @@ impl Keeper for Writer {
 /// # Errors
 ///
 /// [`Error::Damaged`] if the file fails its checksums, [`Error::File`] if it is no registry file or cannot be written.
-pub(super) fn start(path: &Path, storages: Storages, pause: Duration) -> Result<(Tree, Writer), Error> {
+pub(super) fn start(path: &Path, source: Source, pause: Duration) -> Result<(Tree, Writer), Error> {
     let (tasks, incoming) = mpsc::channel();
     let (opened, first) = mpsc::channel();
     let store = Arc::new(OnceLock::new());
-    let file = OpenFile { path: path.to_owned(), storages, pause, store: Arc::clone(&store) };
+    let file = OpenFile { path: path.to_owned(), source, pause, store: Arc::clone(&store) };
     // The database is opened in its thread too: what it does with a damaged file stays there.
     std::thread::Builder::new()
         .name(THREAD.into())
@@ -130,18 +135,27 @@ pub(super) fn start(path: &Path, storages: Storages, pause: Duration) -> Result<
 
 struct OpenFile {
     path: PathBuf,
-    storages: Storages,
+    source: Source,
     pause: Duration,
     store: Arc<OnceLock<Weak<Store>>>,
 }
 
 impl OpenFile {
     fn open(&self) -> Result<(Database, Tree), Error> {
+        self.in_place()?;
         guarded(&self.path, || {
-            let database = builder().create_with_backend(Boxed((self.storages)()))?;
+            let database = builder().create_with_backend(Boxed((self.source.open)()))?;
             let tree = load(&database)?;
             Ok((database, tree))
         })
+    }
+
+    fn in_place(&self) -> Result<(), Error> {
+        if (self.source.is_in_place)() {
+            return Ok(());
+        }
+        let reason = "the file was moved, deleted or replaced: move it back, or restart this process to use the file that is there";
+        Err(Error::File { path: self.path.clone(), reason: reason.into() })
     }
 
     /// Writes until it is asked to close or its [`Writer`] is dropped; returns the channel that waits for the close.
@@ -150,9 +164,13 @@ impl OpenFile {
         mut database: Database,
         incoming: &mpsc::Receiver<Task>,
     ) -> Option<oneshot::Sender<()>> {
-        while let Ok(first) = incoming.recv() {
-            let Batch { changes, inspections, closing } = Batch::collect(first, incoming);
-            let written = guarded(&self.path, || write_batch(&database, &changes));
+        loop {
+            let Batch { changes, inspections, closing } = match incoming.recv_timeout(self.pause) {
+                Ok(first) => Batch::collect(first, incoming),
+                Err(RecvTimeoutError::Timeout) => Batch::default(),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            };
+            let written = self.in_place().and_then(|()| guarded(&self.path, || write_batch(&database, &changes)));
             let failure = written.err().map(|error| self.failed(&error));
             for change in changes {
                 let _ = change.done.send(failure.clone().map_or(Ok(()), Err));
@@ -174,7 +192,6 @@ impl OpenFile {
                 };
             }
         }
-        None
     }
 
     /// Reports a failed write: the store ends its sessions before any change is refused.
@@ -235,6 +252,7 @@ impl OpenFile {
 }
 
 /// The changes and requests that are handled in one pass.
+#[derive(Default)]
 struct Batch {
     changes: Vec<Change>,
     inspections: Vec<(Inspection, oneshot::Sender<Result<String, String>>)>,
@@ -286,7 +304,8 @@ fn guarded<T>(path: &Path, step: impl FnOnce() -> Result<T, Fault>) -> Result<T,
         Fault::Decoding(reason) | Fault::Redb(redb::Error::Corrupted(reason)) => Error::Damaged { path, reason },
         Fault::Redb(redb::Error::DatabaseAlreadyOpen) => Error::InUse { path },
         Fault::Redb(redb::Error::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
-            Error::File { path, reason: format!("not a registry file: {error}") }
+            let advice = "if it was one, restore a backup with `elasticjob registry restore`, or move it away";
+            Error::File { path, reason: format!("not a registry file: {error}; {advice}") }
         }
         Fault::Redb(redb::Error::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
             Error::Damaged { path, reason: format!("it is cut off: {error}") }
@@ -394,18 +413,6 @@ pub(super) fn check_file(path: &Path, storage: Box<dyn StorageBackend>) -> Resul
 /// Reads a file without counting that as a life of the registry.
 pub(super) fn contents(path: &Path, storage: Box<dyn StorageBackend>) -> Result<Contents, Error> {
     guarded(path, || Contents::read(&builder().create_with_backend(Boxed(storage))?))
-}
-
-/// Reads a file that this process may not write.
-pub(super) fn contents_read_only(path: &Path) -> Result<Contents, Error> {
-    guarded(path, || {
-        let database = Builder::new().set_cache_size(CACHE_BYTES).open_read_only(path);
-        let unclean = "it was not closed properly, and only a process that may write it can repair it".to_owned();
-        match database {
-            Err(DatabaseError::RepairAborted) => Err(Fault::Redb(redb::Error::Corrupted(unclean))),
-            database => Contents::read(&database?),
-        }
-    })
 }
 
 /// Writes contents into an empty storage.

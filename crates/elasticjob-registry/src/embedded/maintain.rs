@@ -3,10 +3,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use super::file::{self, Contents, Inspection};
-use super::storage::Storage;
+use super::storage::{self, Storage};
 use super::{socket_path, visitor};
 use crate::{Error, clock};
 
@@ -20,11 +21,8 @@ const TRANSACTIONS_PER_MILLISECOND: u64 = 1 << 10;
 ///
 /// [`Error::Damaged`] names the damage. The file does not exist or cannot be read; its holder does not answer.
 pub async fn check(path: &Path) -> Result<String, Error> {
-    match Storage::open(path) {
-        Ok(storage) => {
-            refuse_empty(&storage, path)?;
-            file::check_file(path, Box::new(storage))
-        }
+    match storage::copy(path) {
+        Ok(copy) => file::check_file(path, copy),
         Err(Error::InUse { .. }) => ask_holder(path, Inspection::Check).await,
         Err(error) => Err(error),
     }
@@ -37,11 +35,8 @@ pub async fn check(path: &Path) -> Result<String, Error> {
 /// As of [`check`]; the target exists already or cannot be written.
 pub async fn backup(path: &Path, to: &Path) -> Result<String, Error> {
     let to = std::path::absolute(to).map_err(|e| Error::File { path: to.to_owned(), reason: e.to_string() })?;
-    match Storage::open(path) {
-        Ok(storage) => {
-            refuse_empty(&storage, path)?;
-            write(&file::contents(path, Box::new(storage))?, &to)
-        }
+    match storage::copy(path) {
+        Ok(copy) => write(&file::contents(path, copy)?, &to),
         Err(Error::InUse { .. }) => ask_holder(path, Inspection::Backup(to)).await,
         Err(error) => Err(error),
     }
@@ -55,21 +50,19 @@ pub async fn backup(path: &Path, to: &Path) -> Result<String, Error> {
 /// [`Error::InUse`] while a process holds the file; [`Error::Damaged`] if the backup is damaged. The target is unchanged then.
 pub fn restore(path: &Path, from: &Path) -> Result<String, Error> {
     let failed = |reason: String| Error::File { path: path.to_owned(), reason };
-    // Nothing is written to the backup: it is read from a copy.
-    let copy = beside(path, "restore");
-    let _ = fs::remove_file(&copy);
-    File::open(from).map_err(|e| Error::File { path: from.to_owned(), reason: format!("cannot read it: {e}") })?;
-    fs::copy(from, &copy).map_err(|e| failed(format!("cannot write beside it: {e}")))?;
-    let read = Storage::open(&copy).and_then(|storage| {
-        refuse_empty(&storage, from)?;
-        file::contents(from, Box::new(storage))
-    });
-    let _ = fs::remove_file(&copy);
-    let mut contents = read?;
+    // Nothing is written to the backup.
+    let copy = storage::copy(from).map_err(|error| match error {
+        Error::Absent { path } => Error::File { path, reason: "cannot read it: there is no such file".into() },
+        error => error,
+    })?;
+    let mut contents = file::contents(from, copy)?;
     // Locked until the new file is in its place.
     let before = match Storage::open(path) {
         Ok(storage) => Some(storage),
-        Err(Error::Absent { .. }) => None,
+        Err(Error::Absent { .. }) => {
+            refuse_served(path)?;
+            None
+        }
         Err(error) => return Err(error),
     };
     if let Some(storage) = &before
@@ -98,7 +91,7 @@ pub fn restore(path: &Path, from: &Path) -> Result<String, Error> {
 /// Opens the file, or creates an empty registry.
 pub(super) fn open_or_create(path: &Path) -> Result<Storage, Error> {
     let opened = match Storage::open(path) {
-        Err(Error::Absent { .. }) => create(path),
+        Err(Error::Absent { .. }) => refuse_served(path).and_then(|()| create(path)),
         opened => opened,
     };
     let storage = opened?;
@@ -186,12 +179,21 @@ fn free_name(path: &Path) -> PathBuf {
     (1..).map(name).find(|name| !name.exists()).unwrap_or_else(|| name(0))
 }
 
-pub(super) fn refuse_empty(storage: &Storage, path: &Path) -> Result<(), Error> {
-    if storage.is_empty().unwrap_or_default() {
-        let reason = "it is empty, so it is not a registry file; delete it to have a new one created".into();
-        return Err(Error::File { path: path.to_owned(), reason });
+/// A file that was moved or deleted while a process holds it is not made anew: two processes would run the same jobs.
+fn refuse_served(path: &Path) -> Result<(), Error> {
+    match UnixStream::connect(socket_path(path)) {
+        Ok(_) => Err(Error::File {
+            path: path.to_owned(),
+            reason: "the file was moved or deleted, and the process that opened it still runs: move the file back, or stop that \
+                     process"
+                .into(),
+        }),
+        Err(_) => Ok(()),
     }
-    Ok(())
+}
+
+pub(super) fn refuse_empty(storage: &Storage, path: &Path) -> Result<(), Error> {
+    if storage.is_empty().unwrap_or_default() { Err(storage::empty(path)) } else { Ok(()) }
 }
 
 async fn ask_holder(path: &Path, what: Inspection) -> Result<String, Error> {

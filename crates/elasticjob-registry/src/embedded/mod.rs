@@ -61,8 +61,16 @@ pub async fn attach(path: &Path) -> Result<Arc<dyn Registry>, Error> {
         match opened {
             Ok(store) => return Ok(Arc::new(serve(path, store))),
             Err(Error::InUse { .. }) => {}
+            Err(error @ Error::Absent { .. }) => {
+                // Its holder knows what became of it.
+                return match visitor::Visitor::connect(path, &socket_path(path)).await {
+                    Ok(visitor) => Ok(Arc::new(visitor)),
+                    Err(_) => Err(error),
+                };
+            }
             Err(error @ Error::File { .. }) => {
-                let Ok(contents) = file::contents_read_only(path) else { return Err(error) };
+                let copied = storage::copy(path).and_then(|copy| file::contents(path, copy));
+                let Ok(contents) = copied else { return Err(error) };
                 let store = Store::read_only(contents.into_tree(), describe(path), error);
                 return Ok(Arc::new(Connection::new(store, None)));
             }
@@ -77,7 +85,12 @@ pub async fn attach(path: &Path) -> Result<Arc<dyn Registry>, Error> {
 }
 
 fn open_storage(path: &Path, storage: Storage) -> Result<Arc<Store>, Error> {
-    let (tree, writer) = file::start(path, Box::new(move || Box::new(storage.clone())), file::REOPEN_PAUSE)?;
+    let (again, at) = (storage.clone(), path.to_owned());
+    let source = file::Source {
+        open: Box::new(move || Box::new(storage.clone())),
+        is_in_place: Box::new(move || again.is_at(&at)),
+    };
+    let (tree, writer) = file::start(path, source, file::REOPEN_PAUSE)?;
     Ok(Store::new(tree, Some(Box::new(writer)), describe(path)))
 }
 

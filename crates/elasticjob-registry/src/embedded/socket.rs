@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ const REFUSAL_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 pub(super) struct Server {
     task: tokio::task::JoinHandle<()>,
     path: PathBuf,
+    /// Device and number of the socket's file: another process may have put its own there since.
+    id: Option<(u64, u64)>,
 }
 
 impl Company for Server {}
@@ -32,7 +34,9 @@ impl Company for Server {}
 impl Drop for Server {
     fn drop(&mut self) {
         self.task.abort();
-        let _ = std::fs::remove_file(&self.path);
+        if self.id.is_some() && id(&self.path) == self.id {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -61,7 +65,11 @@ pub(super) fn serve(store: Arc<Store>, path: &Path) -> io::Result<Server> {
             }
         }
     });
-    Ok(Server { task, path: path.to_owned() })
+    Ok(Server { task, path: path.to_owned(), id: id(path) })
+}
+
+fn id(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Binds inside a folder of our own and moves the socket to its place, so that it is never there with open rights.

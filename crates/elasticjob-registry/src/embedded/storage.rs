@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use redb::StorageBackend;
+use redb::backends::InMemoryBackend;
 
 use crate::Error;
 
@@ -38,11 +39,9 @@ impl Storage {
         })
     }
 
-    /// Returns `true` if this file has that name.
-    fn is_at(&self, path: &Path) -> bool {
-        let id = |found: std::fs::Metadata| (found.dev(), found.ino());
-        let (here, there) = (self.0.metadata().map(id), std::fs::metadata(path).map(id));
-        matches!((here, there), (Ok(here), Ok(there)) if here == there)
+    /// Returns `true` if this file has that name: nobody moved, deleted or replaced it.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        is_at(&self.0, path)
     }
 
     /// Locks an open file.
@@ -60,6 +59,52 @@ impl Storage {
     pub(super) fn is_empty(&self) -> io::Result<bool> {
         Ok(self.0.metadata()?.len() == 0)
     }
+}
+
+/// A copy in memory of a file that no process holds. The file is not changed, so that one on a read-only file system can be read too.
+///
+/// # Errors
+///
+/// [`Error::InUse`] if a process holds the lock, [`Error::Absent`] if there is no file, else [`Error::File`].
+pub(super) fn copy(path: &Path) -> Result<Box<dyn StorageBackend>, Error> {
+    let failed =
+        |what: &str, error: io::Error| Error::File { path: path.to_owned(), reason: format!("{what}: {error}") };
+    loop {
+        let file = File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::Absent { path: path.to_owned() },
+            _ => failed("cannot open it", error),
+        })?;
+        match file.try_lock_shared() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Error::InUse { path: path.to_owned() }),
+            Err(TryLockError::Error(error)) => return Err(failed("cannot lock it", error)),
+        }
+        if !is_at(&file, path) {
+            continue; // a restore has replaced it
+        }
+        let length = file.metadata().map_err(|e| failed("cannot read it", e))?.len();
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+        file.read_exact_at(&mut bytes, 0).map_err(|e| failed("cannot read it", e))?;
+        if bytes.is_empty() {
+            return Err(empty(path));
+        }
+        let memory = InMemoryBackend::new();
+        let copied = memory.set_len(length).and_then(|()| memory.write(0, &bytes));
+        copied.map_err(|e| failed("cannot copy it", e))?;
+        return Ok(Box::new(memory));
+    }
+}
+
+/// What is said of a file without bytes.
+pub(super) fn empty(path: &Path) -> Error {
+    let reason = "it is empty, so it is not a registry file; delete it to have a new one created".into();
+    Error::File { path: path.to_owned(), reason }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let id = |found: std::fs::Metadata| (found.dev(), found.ino());
+    let (here, there) = (file.metadata().map(id), std::fs::metadata(path).map(id));
+    matches!((here, there), (Ok(here), Ok(there)) if here == there)
 }
 
 impl StorageBackend for Storage {

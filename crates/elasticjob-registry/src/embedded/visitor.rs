@@ -16,10 +16,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::file::Inspection;
 use super::wire::{self, Ask, Reply, Request};
+use crate::clock;
 use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch};
 
 /// A visit's session ends with its connection; there is no time-out to wait for.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// An answer of the holder takes milliseconds; the slowest disk gets this long.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+
+/// A check or a copy of a large file may take this long.
+const INSPECTION_MAX: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
 pub(super) struct Visitor {
@@ -48,7 +55,9 @@ impl Visitor {
             failed(format!("another process holds it, and its socket {} cannot be reached: {e}", socket.display()))
         })?;
         let (mut input, mut output) = stream.into_split();
-        let hello = wire::receive(&mut input).await.map_err(|e| failed(format!("its holder does not answer: {e}")))?;
+        let hello = clock::within(ANSWER_MAX, wire::receive(&mut input)).await;
+        let hello = hello.ok_or_else(|| failed(silence(ANSWER_MAX)))?;
+        let hello = hello.map_err(|e| failed(format!("its holder does not answer: {e}")))?;
         let session = match hello {
             Reply::Hello { session } => session,
             Reply::Refused { reason } => {
@@ -95,6 +104,10 @@ impl Visitor {
     }
 
     async fn ask(&self, ask: Ask) -> Result<Reply, Error> {
+        self.ask_within(ANSWER_MAX, ask).await
+    }
+
+    async fn ask_within(&self, limit: Duration, ask: Ask) -> Result<Reply, Error> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, reply) = oneshot::channel();
         self.shared.waiting.lock().insert(id, answer);
@@ -103,7 +116,13 @@ impl Visitor {
         if !matches!(*self.shared.link.borrow(), Link::Up { .. }) {
             return Err(gone());
         }
-        reply.await.map_err(|_| gone())
+        match clock::within(limit, reply).await {
+            Some(reply) => reply.map_err(|_| gone()),
+            None => {
+                self.shared.lose(&silence(limit));
+                Err(gone())
+            }
+        }
     }
 
     /// Asks the holder to check its file, or to copy it.
@@ -112,7 +131,7 @@ impl Visitor {
             Inspection::Check => None,
             Inspection::Backup(to) => Some(to),
         };
-        match self.ask(Ask::Inspect { backup }).await? {
+        match self.ask_within(INSPECTION_MAX, Ask::Inspect { backup }).await? {
             Reply::Inspected { found, .. } => Ok(found),
             _ => Err(self.confused()),
         }
@@ -130,6 +149,13 @@ impl Visitor {
     fn confused(&self) -> Error {
         Error::Protocol { registry: self.description.clone(), reason: "an answer to another question".into() }
     }
+}
+
+fn silence(limit: Duration) -> String {
+    format!(
+        "the process that holds the file did not answer within {} s: it is stopped or stuck; end or continue it",
+        limit.as_secs()
+    )
 }
 
 impl Shared {
@@ -225,7 +251,8 @@ impl Registry for Visitor {
             let gone = || self.gone();
             let request = Request { id, ask: Ask::Watch { subtree, path } };
             self.shared.requests.send(request).map_err(|_| gone())?;
-            reply.await.map_err(|_| gone())?;
+            let answer = clock::within(ANSWER_MAX, reply).await;
+            answer.ok_or_else(gone)?.map_err(|_| gone())?;
             let shared = Arc::downgrade(&self.shared);
             Ok(Watch::new(move || {
                 if let Some(shared) = shared.upgrade() {

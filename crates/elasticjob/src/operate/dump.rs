@@ -18,6 +18,8 @@ use crate::{clock, mirror};
 const IP: &str = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])){3}";
 /// The largest answer of another process that is read: 64 MiB.
 pub const DUMP_ANSWER_MAX: u64 = 64 * 1024 * 1024;
+/// What may be an IPv6 address: a whole word with colons, of which the address is the part before a last dot or colon.
+const IP6_CANDIDATE: &str = r"[0-9A-Za-z_:.]*[0-9A-Za-z_]";
 /// Longer texts are masked without Java's quirk.
 const MASKED_AS_JAVA_MAX: usize = 64 * 1024;
 /// Longest wait for another process's dump.
@@ -88,15 +90,24 @@ pub(crate) async fn dump_text(registry: &dyn Registry, job: &str, cache: Option<
     Ok(format!("{}\n", mask(entries).join("\n")))
 }
 
-/// Gives each address a name, by its first appearance in the whole dump. As in Java, every place of a found text in an entry
-/// is replaced, also where it is the beginning of a longer one.
+/// Gives each address a name, by its first appearance in the whole dump. As in Java, every place of a found IPv4 text in an entry
+/// is replaced, also where it is the beginning of a longer one. Java leaves IPv6 addresses as they are.
 fn mask(entries: Vec<String>) -> Vec<String> {
-    let Ok(ip) = Regex::new(IP) else { return entries };
+    let (Ok(ip), Ok(ip6)) = (Regex::new(IP), Regex::new(IP6_CANDIDATE)) else { return entries };
     let mut names: BTreeMap<String, String> = BTreeMap::new();
-    let masked = |entry: String| {
+    let mut masked = |entry: String| {
         let mut name_of = |found: &str| {
             let name = format!("ip{}", names.len() + 1);
             names.entry(found.to_owned()).or_insert(name).clone()
+        };
+        let entry = if entry.matches(':').count() < 2 {
+            entry
+        } else {
+            let name_of_ip6 = |found: &regex::Captures<'_>| match found[0].parse::<std::net::Ipv6Addr>() {
+                Ok(_) if found[0].len() > 2 => name_of(&found[0]),
+                _ => found[0].to_owned(),
+            };
+            ip6.replace_all(&entry, name_of_ip6).into_owned()
         };
         // Java's way takes a time that grows with the square of the text: what no job writes is masked in one go.
         if entry.len() > MASKED_AS_JAVA_MAX {
@@ -108,7 +119,7 @@ fn mask(entries: Vec<String>) -> Vec<String> {
         }
         text
     };
-    entries.into_iter().map(masked).collect()
+    entries.into_iter().map(&mut masked).collect()
 }
 
 #[cfg(test)]
@@ -131,6 +142,26 @@ mod tests {
         for case in vectors["snapshot_masking"].as_array().expect("cases") {
             assert_eq!(mask(lines(&case["lines"])), lines(&case["masked"]));
         }
+    }
+
+    #[test]
+    fn ipv6_addresses_are_masked_and_nothing_that_only_looks_like_one() {
+        let lines = [
+            "/j/servers/fd00::2 | ENABLED",
+            "/j/servers/2001:db8:0:0:0:0:0:7 | ENABLED",
+            "/j/sharding/1/instance | fd00::2@-@14958",
+            "/j/sharding/1 | due=5 by=::1@-@7 and 10.0.0.1@-@7",
+            "/j/config | cron: 0 12:30:45 a:b:c {a: {b: c}} rust::path std::fmt",
+        ];
+        let masked = mask(lines.map(str::to_owned).to_vec());
+        let expected = [
+            "/j/servers/ip1 | ENABLED",
+            "/j/servers/ip2 | ENABLED",
+            "/j/sharding/1/instance | ip1@-@14958",
+            "/j/sharding/1 | due=5 by=ip3@-@7 and ip4@-@7",
+            lines[4],
+        ];
+        assert_eq!(masked, expected);
     }
 
     #[tokio::test]

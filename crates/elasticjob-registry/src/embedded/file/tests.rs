@@ -49,9 +49,13 @@ impl Disk {
 
     fn open(&self) -> Connection {
         let disk = self.clone();
-        let (tree, writer) = start(Path::new("disk"), Box::new(move || Box::new(disk.clone())), PAUSE).expect("opens");
+        let (tree, writer) = start(Path::new("disk"), source(disk), PAUSE).expect("opens");
         Connection::new(Store::new(tree, Some(Box::new(writer)), "disk".to_owned()), None)
     }
+}
+
+fn source(disk: Disk) -> Source {
+    Source { open: Box::new(move || Box::new(disk.clone())), is_in_place: Box::new(|| true) }
 }
 
 impl StorageBackend for Disk {
@@ -191,7 +195,7 @@ async fn damage_anywhere_is_an_error_or_harmless_and_never_other_data() {
         let end = (at + 64).min(bytes.len());
         bytes[at..end].iter_mut().for_each(|byte| *byte ^= 0x5a);
         let disk = Disk::new(bytes);
-        let read = start(Path::new("disk"), Box::new(move || Box::new(disk.clone())), PAUSE);
+        let read = start(Path::new("disk"), source(disk), PAUSE);
         match read {
             Ok((tree, _)) => {
                 harmless += 1;

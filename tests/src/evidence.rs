@@ -112,6 +112,7 @@ impl Living<'_> {
             up,
             expired: BTreeSet::new(),
             troubles: self.troubles.iter().map(moment).collect(),
+            stuck: Vec::new(),
         }
     }
 

@@ -257,6 +257,12 @@ async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, 
         ip: variable("ELASTICJOB_PREFERRED_NETWORK_IP"),
     };
     tracing::info!("uses {}", registry.describe());
+    if let (Some(_), Some(replaced)) = (address, &file.registry) {
+        tracing::warn!(
+            "--registry or ELASTICJOB_REGISTRY replaces `regCenter` of the file, with {} and all its time-outs",
+            replaced.servers
+        );
+    }
     Ok(Connection::new(registry, Plugins::default(), &preference)?)
 }
 

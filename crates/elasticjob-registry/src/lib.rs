@@ -76,6 +76,11 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
     /// What it is connected to, for people.
     fn describe(&self) -> String;
 
+    /// Whether the link comes back by itself.
+    fn reconnects(&self) -> bool {
+        true
+    }
+
     /// Whether other hosts may be connected to the same registry.
     fn is_shared(&self) -> bool {
         true

@@ -314,7 +314,10 @@ fn parent_of(at: &str) -> Option<&str> {
 }
 
 /// Something that ends with a connection.
-pub(crate) trait Company: Send + Sync + std::fmt::Debug {}
+pub(crate) trait Company: Send + Sync + std::fmt::Debug {
+    /// Waits a moment for others that still read what this connection has written.
+    fn part(&self) -> BoxFuture<'_, ()>;
+}
 
 /// The session of a connection, and its link.
 #[derive(Debug)]
@@ -430,7 +433,9 @@ impl Registry for Connection {
             self.session.link.send_replace(Link::Closed);
             self.store.close_session(*self.session.id.lock());
             let company = self.company.lock().take();
-            drop(company);
+            if let Some(company) = company {
+                company.part().await;
+            }
             self.store.close().await;
         }
         .boxed()

@@ -130,6 +130,8 @@ pub struct Evidence {
     pub expired: BTreeSet<u64>,
     /// Spells in which something was wrong: a fault from its beginning to its end.
     pub troubles: Vec<(Timestamp, Timestamp)>,
+    /// Spells in which an instance did nothing while its session lived on: it hears of nothing before their end.
+    pub stuck: Vec<(String, Timestamp, Timestamp)>,
 }
 
 /// The bounds that hold for a cluster.

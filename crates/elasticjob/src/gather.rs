@@ -162,6 +162,10 @@ impl Registry for Gathered {
     fn is_shared(&self) -> bool {
         self.registry.is_shared()
     }
+
+    fn reconnects(&self) -> bool {
+        self.registry.reconnects()
+    }
 }
 
 #[cfg(test)]

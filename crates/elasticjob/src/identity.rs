@@ -87,7 +87,7 @@ fn choose(addresses: &[Address], preference: &NetworkPreference, is_shared: bool
         }
         (interface, ip) => {
             let reason = format!(
-                "preferred interface {:?} and address {:?} fit none of: {have}",
+                "preferred interface {:?} and address {:?} fit no address by which other hosts can know this one: it has {have}",
                 interface.as_deref().unwrap_or("any"),
                 ip.as_deref().unwrap_or("any"),
             );

@@ -181,6 +181,42 @@ fn a_trigger_right_after_a_stop_signal_loses_no_item() {
     assert_eq!(case.runs(), [2; 4], "{:?}", case.journal.runs());
 }
 
+/// The results go with the holder of an embedded registry: it waits for those who read them.
+#[test]
+fn the_results_are_known_when_the_agent_of_an_embedded_registry_stops_with_the_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = Journal::new(folder.path());
+    let job = format!(
+        "elasticjob:\n  jobs:\n    once:\n      elasticJobType: SCRIPT\n      shardingTotalCount: 2\n      props: {{script.command.line: '{}'}}\n",
+        journal.command("2")
+    );
+    let file = folder.path().join("jobs.yaml");
+    std::fs::write(&file, job).expect("a file");
+    let mut process = agent(&file, &folder.path().join("log"));
+    eventually("it has its items", PATIENCE, || process.log().contains("has items [0, 1]").then_some(()));
+    let mut waiting = command();
+    waiting.args(["job", "trigger", "once", "--wait"]).current_dir(folder.path());
+    let waiting = waiting.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn();
+    let waiting = waiting.expect("starts");
+    eventually("both run", PATIENCE, || (journal.runs().len() == 2).then_some(()));
+    process.signal("TERM");
+    let waited = waiting.wait_with_output().expect("it ends");
+    assert!(waited.status.success(), "{}{}", text(&waited.stdout), text(&waited.stderr));
+    assert_eq!(process.wait(PATIENCE).code(), Some(0));
+}
+
+#[test]
+fn the_results_are_known_although_the_link_breaks_while_they_are_awaited() {
+    let mut case = Case::new();
+    let process = case.agent("waits", "3", "");
+    case.has_items(&process, "[0, 1, 2, 3]");
+    let waiting = case.run_in_background(&["job", "trigger", "once", "--wait"]);
+    eventually("all run", PATIENCE, || (case.runs() == [1; 4]).then_some(()));
+    case.zookeeper.restart();
+    let waited = waiting.wait_with_output().expect("it ends");
+    assert!(waited.status.success(), "{}", text(&waited.stdout));
+}
+
 /// What a dump shows below `trigger`.
 fn trigger_nodes(url: &str, folder: &Path) -> Vec<String> {
     let dump = elasticjob_tests::output(&["--registry", url, "job", "dump", "once"], folder);

@@ -168,7 +168,8 @@ impl Look<'_> {
         }
         let evidence = joined(view.instances.keys());
         if !view.leaving.is_empty() {
-            let evidence = format!("{evidence}; {} leave when their runs end", joined(view.leaving.iter()));
+            let leaves = if view.leaving.len() == 1 { "leaves when its runs end" } else { "leave when their runs end" };
+            let evidence = format!("{evidence}; {} {leaves}", joined(view.leaving.iter()));
             return self.push(CheckName::Instances, Verdict::Note, evidence);
         }
         self.push(CheckName::Instances, Verdict::Fine, evidence);

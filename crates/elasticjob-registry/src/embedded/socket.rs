@@ -6,13 +6,15 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 
 use super::file::Inspection;
 use super::wire::{self, Ask, Reply, Request};
 use crate::local::{Company, Store};
-use crate::{Sink, Watch};
+use crate::{Sink, Watch, clock};
 
 /// Replies and events that wait for a slow visitor; one that lets more pile up is cut off.
 const BACKLOG_MAX: usize = 10_000;
@@ -20,16 +22,25 @@ const BACKLOG_MAX: usize = 10_000;
 /// For this long a visitor may take the refusal that ends its visit.
 const REFUSAL_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// For this long a holder that closes waits for its visitors: a command may be about to read the result that it waits for.
+const PARTING_MAX: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// Serves until it is dropped; then the socket's file goes too.
 #[derive(Debug)]
 pub(super) struct Server {
     task: tokio::task::JoinHandle<()>,
     path: PathBuf,
+    visits: Arc<watch::Sender<usize>>,
     /// Device and number of the socket's file: another process may have put its own there since.
     id: Option<(u64, u64)>,
 }
 
-impl Company for Server {}
+impl Company for Server {
+    fn part(&self) -> BoxFuture<'_, ()> {
+        let mut visits = self.visits.subscribe();
+        async move { drop(clock::within(PARTING_MAX, visits.wait_for(|visits| *visits == 0)).await) }.boxed()
+    }
+}
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -43,6 +54,8 @@ impl Drop for Server {
 /// The caller holds the file, so a socket that stands there is a dead one's.
 pub(super) fn serve(store: Arc<Store>, path: &Path) -> io::Result<Server> {
     let listener = bind(path)?;
+    let count = Arc::new(watch::Sender::new(0));
+    let visits_open = Arc::clone(&count);
     let task = tokio::spawn(async move {
         let mut visits = tokio::task::JoinSet::new(); // they end with this task
         loop {
@@ -50,7 +63,9 @@ pub(super) fn serve(store: Arc<Store>, path: &Path) -> io::Result<Server> {
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let store = Arc::clone(&store);
+                    let open = Open::new(&visits_open);
                     visits.spawn(async move {
+                        let _open = open;
                         let session = store.open_session();
                         if let Err(error) = visit(&store, session, stream).await {
                             tracing::debug!("a visitor of {} left: {error}", store.description());
@@ -60,12 +75,28 @@ pub(super) fn serve(store: Arc<Store>, path: &Path) -> io::Result<Server> {
                 }
                 Err(error) => {
                     tracing::warn!("{} takes no visitors for a moment: {error}", store.description());
-                    crate::clock::sleep(std::time::Duration::from_secs(1)).await;
+                    clock::sleep(std::time::Duration::from_secs(1)).await;
                 }
             }
         }
     });
-    Ok(Server { task, path: path.to_owned(), id: id(path) })
+    Ok(Server { task, path: path.to_owned(), visits: count, id: id(path) })
+}
+
+/// Counts a visit for as long as it lasts.
+struct Open(Arc<watch::Sender<usize>>);
+
+impl Open {
+    fn new(count: &Arc<watch::Sender<usize>>) -> Open {
+        count.send_modify(|count| *count += 1);
+        Open(Arc::clone(count))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 fn id(path: &Path) -> Option<(u64, u64)> {

@@ -280,4 +280,8 @@ impl Registry for Visitor {
     fn describe(&self) -> String {
         self.description.clone()
     }
+
+    fn reconnects(&self) -> bool {
+        false
+    }
 }

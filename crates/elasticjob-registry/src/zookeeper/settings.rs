@@ -71,7 +71,10 @@ impl Settings {
         };
         let is_right = |server: &str| {
             let (host, port) = server.trim().rsplit_once(':').unwrap_or((server, ""));
-            port.parse::<u16>().is_ok_and(|p| p > 0) && !host.is_empty() && !host.contains(['/', ' '])
+            port.parse::<u16>().is_ok_and(|p| p > 0)
+                && !host.is_empty()
+                && !host.contains(['/', ' '])
+                && host.starts_with('[') == host.ends_with(']')
         };
         if !self.servers.split(',').all(is_right) {
             wrong("serverLists", &self.servers, "expected host:port,host:port");

@@ -45,7 +45,12 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         for node in nodes {
             let off = spells.get(node.as_str()).into_iter().flatten().find(|(from, to)| {
                 // One that has no link hears of it when it is back, and begins nothing before.
-                let known = *from + grace + evidence.terms.session_timeout + evidence.terms.clock_error;
+                let mut known = *from + grace + evidence.terms.session_timeout + evidence.terms.clock_error;
+                for (_, since, until) in evidence.stuck.iter().filter(|(id, ..)| *id == run.instance) {
+                    if *since <= known && *from <= *until {
+                        known = known.max(*until + grace);
+                    }
+                }
                 known < asked && to.is_none_or(|to| begun < to)
             });
             if let Some((from, _)) = off {

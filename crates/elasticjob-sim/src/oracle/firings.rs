@@ -281,6 +281,7 @@ mod tests {
             up: BTreeMap::new(),
             expired: BTreeSet::new(),
             troubles: Vec::new(),
+            stuck: Vec::new(),
         }
     }
 

@@ -225,6 +225,7 @@ pub struct World {
     /// The instances whose clock was off.
     off: BTreeSet<String>,
     troubles: Vec<(Timestamp, Timestamp)>,
+    stuck: Vec<(String, Timestamp, Timestamp)>,
     surroundings: Arc<Surroundings>,
     requests: u64,
     /// Until when the registry has no leader.
@@ -254,6 +255,7 @@ impl World {
             stepped_back: false,
             off: BTreeSet::new(),
             troubles: Vec::new(),
+            stuck: Vec::new(),
             surroundings: Arc::new(surroundings),
             requests: 0,
             registry_down_until: START,
@@ -346,6 +348,7 @@ impl World {
                 .collect(),
             expired: self.expired.clone(),
             troubles: self.troubles.clone(),
+            stuck: self.stuck.clone(),
         }
     }
 

@@ -65,6 +65,7 @@ impl World {
                 let process = &mut self.processes[index];
                 process.paused_until = process.paused_until.max(until);
                 process.stuck_until = process.stuck_until.max(until);
+                self.stuck.push((process.id.clone(), self.now, until));
             }
             Fault::Stop { restart } => {
                 self.trouble(restart.unwrap_or_default() + Duration::from_secs(1));

@@ -147,7 +147,10 @@ pub enum OperateError {
         job: String,
     },
     /// The job, or each of its items, is disabled.
-    #[error("job `{job}` is disabled: `elasticjob job enable {job}`, `server enable` or `shard enable` lets it run")]
+    #[error(
+        "job `{job}` is disabled, or all of its servers or items are: `elasticjob job enable {job}`, `elasticjob server enable` or \
+         `elasticjob shard enable` lets it run; `elasticjob job explain {job}` says which"
+    )]
     Disabled {
         /// The job.
         job: String,

@@ -7,7 +7,7 @@ use elasticjob_core::picture::{Detail, Picture};
 use elasticjob_core::tree::Op;
 use elasticjob_core::view::{Answer, Query};
 use elasticjob_core::wire::{Claim, JobDocument, Ledger};
-use elasticjob_registry::Outcome;
+use elasticjob_registry::{Link, Outcome};
 
 use super::{Operate, OperateError};
 use crate::clock;
@@ -18,6 +18,8 @@ const CLAIM_WAIT: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(100);
 /// So long after its run is gone from the registry an item without a result is reported as that.
 const RESULT_WAIT: Duration = Duration::from_secs(5);
+/// So long a broken link may take to come back while results are awaited.
+const LINK_WAIT: Duration = Duration::from_secs(60);
 /// Items that are triggered in one transaction.
 const ITEMS_AT_ONCE: usize = 1_000;
 
@@ -169,16 +171,25 @@ impl Operate {
         Ok(true)
     }
 
+    /// Waits until the link is up with that session; `None` when it comes back with another one, or not in time.
+    async fn wait_for_link(&self, session: u64) -> Option<()> {
+        let mut link = self.registry.link();
+        let up = clock::within(LINK_WAIT, link.wait_for(|link| matches!(link, Link::Up { .. }))).await?.ok()?.clone();
+        clock::sleep(LOOK).await;
+        matches!(up, Link::Up { session: current, .. } if current == session).then_some(())
+    }
+
     /// Waits until each item of a trigger has run, and returns the results.
     ///
     /// # Errors
     ///
-    /// The registry failed. The items run all the same.
+    /// The registry failed, and did not come back within a minute with the same session. The items run all the same.
     pub async fn results(&self, request: &TriggerRequest) -> Result<Vec<ItemResult>, OperateError> {
         let TriggerRequest { job, id: request, triggered: Triggered { items, .. } } = request;
         let path = elasticjob_core::path::JobPath::new(job);
         let mut waiting: BTreeMap<u32, Awaited> = items.iter().map(|item| (*item, Awaited::default())).collect();
         let mut results = BTreeMap::new();
+        let session = self.session().await?;
         while !waiting.is_empty() {
             let asked: Vec<u32> = waiting.keys().copied().collect();
             let name = |item: u32| format!("{item}-{request}");
@@ -187,7 +198,15 @@ impl Operate {
                 nodes.into_iter().chain([path.item_running(*item)]).map(Query::Node)
             });
             let queries = std::iter::once(Query::Children(path.instances())).chain(queries).collect();
-            let answers = self.registry.read(queries).await?;
+            let answers = match self.registry.read(queries).await {
+                Ok(answers) => answers,
+                // The results stand in the registry as long as this session.
+                Err(error) if error.is_retryable() && self.registry.reconnects() => {
+                    self.wait_for_link(session).await.ok_or(error)?;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
             let (instances, answers) = answers.split_first().map_or((&[][..], &[][..]), |(i, a)| (i.children(), a));
             for (item, answers) in asked.iter().zip(answers.chunks(4)) {
                 let Some(awaited) = waiting.get_mut(item) else { continue };

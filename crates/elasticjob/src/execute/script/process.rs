@@ -1,6 +1,7 @@
 //! One command from its start to the end of all of its processes.
 
 use std::collections::HashMap;
+use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -80,7 +81,15 @@ impl Script {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.envs(self.environment.iter().map(|(key, value)| (key, value))).env(MARK, mark);
         command.process_group(0);
-        command.spawn().map_err(|e| format!("the script `{program}` cannot be started: {e}").into())
+        command.spawn().map_err(|error| {
+            let advice = match error.kind() {
+                io::ErrorKind::ArgumentListTooLong => {
+                    "; its context is one argument: shorten `jobParameter` or the item's parameter"
+                }
+                _ => "",
+            };
+            format!("the script `{program}` cannot be started: {error}{advice}").into()
+        })
     }
 }
 

@@ -183,7 +183,16 @@ impl Worker {
             own: sender.downgrade(),
         };
         tokio::spawn(follow_link(registry.link(), sender.downgrade()));
-        tokio::spawn(task.run(receiver));
+        let running = tokio::spawn(task.run(receiver));
+        tokio::spawn(async move {
+            if running.await.is_err() {
+                tracing::error!(
+                    "the worker of all jobs of this process panicked, which is a defect of ElasticJob: its session is ended, so that \
+                     other instances take its items; restart this process"
+                );
+                registry.close().await;
+            }
+        });
         Worker(sender)
     }
 

@@ -221,3 +221,40 @@ async fn log_and_throw_write_a_line_and_ignore_does_not() {
         assert_eq!(text.contains(&line), told, "{handler}: {text}");
     }
 }
+
+/// Code of the user's in a strategy must not end the other jobs of the process.
+#[tokio::test]
+async fn a_strategy_that_panics_keeps_its_job_from_running_and_no_other_one() {
+    struct Broken;
+    impl elasticjob::ShardingStrategy for Broken {
+        fn name(&self) -> &str {
+            "BROKEN"
+        }
+
+        fn assign(
+            &self,
+            _instances: &[String],
+            _job: &str,
+            _total: u32,
+            _now: elasticjob_core::time::Timestamp,
+        ) -> Vec<(String, Vec<u32>)> {
+            panic!("this strategy is broken")
+        }
+    }
+    let (_, connection) = connect(Plugins::default().strategy(Broken));
+    let (ran, mut runs) = mpsc::unbounded_channel();
+    let job = |name: &'static str, strategy: &str| {
+        let ran = ran.clone();
+        ScheduleJob::new(name, 2).cron("* * * * * ?").sharding_strategy(strategy).simple(move |_| {
+            let ran = ran.clone();
+            async move { Ok(ran.send(name)?) }
+        })
+    };
+    let broken = job("broken", "BROKEN").start(&connection).await.expect("starts");
+    let sound = job("sound", "AVG_ALLOCATION").start(&connection).await.expect("starts");
+    for _ in 0..6 {
+        assert_eq!(next(&mut runs).await, "sound");
+    }
+    sound.stop().await;
+    broken.stop().await;
+}

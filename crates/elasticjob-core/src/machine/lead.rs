@@ -4,6 +4,7 @@
 //! with their owner until their run ends, all others move at once, in one transaction that names no instance that is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::failover::lives_on;
@@ -136,7 +137,9 @@ impl JobMachine {
     pub(super) fn desired(&self, now: Timestamp) -> Option<BTreeMap<u32, String>> {
         let basis = self.basis()?;
         let strategy = self.surroundings.strategies.iter().find(|s| s.name().eq_ignore_ascii_case(&basis.strategy))?;
-        let assignment = strategy.assign(&basis.available, self.path.job(), basis.total, now);
+        // Code of the user's: its panic must not end the machines of the other jobs.
+        let assign = || strategy.assign(&basis.available, self.path.job(), basis.total, now);
+        let assignment = catch_unwind(AssertUnwindSafe(assign)).ok()?;
         if !shard::is_complete(&assignment, &basis.available, basis.total) {
             return None;
         }
@@ -201,7 +204,7 @@ impl JobMachine {
 
     fn bad_strategy(&mut self, now: Timestamp, basis: &Basis, out: &mut Effects) {
         let known = self.surroundings.strategies.iter().any(|s| s.name().eq_ignore_ascii_case(&basis.strategy));
-        let reason = if known { "gave an incomplete assignment" } else { "is not known here" };
+        let reason = if known { "panicked, or gave an incomplete assignment" } else { "is not known here" };
         out.note(Note::BadStrategy { name: basis.strategy.clone(), reason });
         self.lead.at = Some(now + limits::RETRY_MAX);
     }

@@ -293,7 +293,10 @@ impl JobMachine {
     /// are being divided anew, the item or its server was disabled, the job leaves, the session is lost, or the item is due
     /// again.
     pub fn should_yield(&self, item: u32) -> bool {
-        if self.session.is_none() || self.is_held() || !self.is_available() {
+        let is_resharding = self.view.necessary.is_some() || self.view.processing.is_some();
+        // The look of each `reconcileIntervalMinutes` is no reason: where it finds less, it takes the item away.
+        let is_unknown = self.follow.stale && !self.follow.is_routine;
+        if self.session.is_none() || is_resharding || is_unknown || !self.is_available() {
             return true;
         }
         if self.busy.get(&item).is_some_and(|busy| busy.taken) {

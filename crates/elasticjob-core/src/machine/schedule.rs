@@ -1,12 +1,13 @@
 //! When the job fires: the stored configuration becomes a schedule, and the time that passes becomes due times.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::types::{Effects, Life, Phase, Schedule};
 use super::{Effect, JobMachine, Note};
-use crate::config::JobConfig;
+use crate::config::{ConfigError, JobConfig};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::wire::JobDocument;
@@ -35,8 +36,15 @@ impl JobMachine {
             }
         };
         let checked = JobConfig::check(&document, &*self.surroundings.zones).and_then(|config| {
-            let faults = (self.setup.check.0)(&config);
-            if faults.is_empty() { Ok(config) } else { Err(faults) }
+            // Code of the user's: its panic must not end the machines of the other jobs.
+            match catch_unwind(AssertUnwindSafe(|| (self.setup.check.0)(&config))) {
+                Ok(faults) if faults.is_empty() => Ok(config),
+                Ok(faults) => Err(faults),
+                Err(_) => {
+                    let expected = "its check panicked: see the standard error of this process".into();
+                    Err(vec![ConfigError { key: "elasticJobType", value: self.setup.class.clone(), expected }])
+                }
+            }
         });
         match checked {
             Ok(config) if config.cron.is_none() && !self.setup.one_off => {

@@ -32,6 +32,7 @@ impl JobMachine {
 
     pub(super) fn unsettle(&mut self, since: Timestamp) {
         self.follow.stale = true;
+        self.follow.is_routine = false;
         self.follow.reasons += 1;
         self.follow.unsettled_since.get_or_insert(since);
     }
@@ -75,7 +76,9 @@ impl JobMachine {
 
     pub(super) fn reloaded(&mut self, now: Timestamp, view: JobView, out: &mut Effects) {
         if self.session.is_some() {
+            let is_routine = !self.follow.stale || self.follow.is_routine;
             self.unsettle(now);
+            self.follow.is_routine = is_routine;
             if self.config_refused {
                 self.config_read = None; // what it lacked may be there now, as a file that it names
             }

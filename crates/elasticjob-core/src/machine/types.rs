@@ -400,6 +400,8 @@ pub(super) struct Blocked {
 pub(super) struct Follow {
     /// The assignment must be read again.
     pub(super) stale: bool,
+    /// Whether the reload of each `reconcileIntervalMinutes` is the only reason.
+    pub(super) is_routine: bool,
     /// Counts the reasons to read it; and how many there were when the reading began. One that comes meanwhile counts.
     pub(super) reasons: u64,
     pub(super) read_for: u64,

@@ -33,13 +33,20 @@ pub(crate) struct Desk {
     pub(crate) commits: u64,
     /// What people were warned of.
     pub(crate) warnings: Vec<String>,
+    /// Whether a running item was ever told to make room.
+    pub(crate) yielded: bool,
 }
 
 impl Desk {
     /// With so many items, all of them its own, and at rest but for its firings each second.
     pub(crate) fn new(items: u32, meter: fn() -> (u64, u64)) -> Desk {
+        Desk::with_cron("* * * * * ?", items, meter)
+    }
+
+    /// The same with another schedule.
+    pub(crate) fn with_cron(cron: &str, items: u32, meter: fn() -> (u64, u64)) -> Desk {
         let document =
-            JobDocument { cron: Some("* * * * * ?".into()), monitor_execution: true, ..JobDocument::new("job", items) };
+            JobDocument { cron: Some(cron.into()), monitor_execution: true, ..JobDocument::new("job", items) };
         let setup = Setup {
             document,
             overwrite: Overwrite::Never,
@@ -66,6 +73,7 @@ impl Desk {
             refuse: |_| None,
             commits: 0,
             warnings: Vec::new(),
+            yielded: false,
         };
         let view = Box::new(desk.view());
         desk.input(Input::SessionBack { session: desk.session, timeout: Duration::from_secs(40), view });
@@ -99,6 +107,7 @@ impl Desk {
             let before = (self.meter)();
             let effects = self.machine.handle(self.now, input);
             let after = (self.meter)();
+            self.yielded |= self.machine.running().any(|item| self.machine.should_yield(item));
             self.cost = (self.cost.0 + after.0 - before.0, self.cost.1 + after.1 - before.1);
             for effect in effects {
                 match effect {
@@ -155,10 +164,17 @@ impl Desk {
 
     /// Lets so much time pass, with runs that end at once.
     pub(crate) fn pass(&mut self, time: Duration) {
+        self.pass_with(time, true);
+    }
+
+    /// The same, with runs that end at once or not at all.
+    pub(crate) fn pass_with(&mut self, time: Duration, ends: bool) {
         let until = self.now + time;
         while self.now < until {
             self.wake();
-            self.end();
+            if ends {
+                self.end();
+            }
         }
     }
 

@@ -1,5 +1,4 @@
-//! A registry that refuses what it says: ZooKeeper's servers may have different trees, where one answers reads and another
-//! one decides about writes. Seen in a living cluster, where a job asked five hundred times a second.
+//! One machine at a desk: what it asks for over a long time.
 
 mod desk;
 
@@ -8,6 +7,8 @@ use std::time::Duration;
 use desk::Desk;
 use elasticjob_core::tree::{Op, Reason, Refusal};
 
+/// ZooKeeper's servers may have different trees, where one answers reads and another one decides about writes. Seen in a living
+/// cluster, where a job asked five hundred times a second.
 #[test]
 fn what_is_refused_again_and_again_is_asked_for_less_and_less_and_told_once() {
     let mut desk = Desk::new(3, || (0, 0));
@@ -25,4 +26,15 @@ fn what_is_refused_again_and_again_is_asked_for_less_and_less_and_told_once() {
     desk.commits = 0;
     (0..10).for_each(|_| desk.fire());
     assert_eq!(desk.commits, 20, "a begin and an end for each firing");
+}
+
+/// Everything is read anew each ten minutes (`reconcileIntervalMinutes`). A daily stream would rest until the next day.
+#[test]
+fn a_look_that_finds_what_was_there_before_ends_no_stream() {
+    let mut desk = Desk::with_cron("0 0 3 * * ?", 2, || (0, 0));
+    // From midnight or later on: the stream begins at three o'clock, and goes on for a part of the day.
+    desk.pass_with(Duration::from_secs(86_400), false);
+    assert_eq!((desk.commits, desk.yielded), (1, false), "begun, and not told to make room");
+    desk.pass_with(Duration::from_secs(86_400), false);
+    assert!(desk.yielded, "it is due again");
 }

@@ -69,6 +69,9 @@ pub const ITEMS_MAX: u32 = 10_000;
 /// `jute.maxbuffer` (1 MB) even with long job names.
 pub const ITEMS_PER_COMMIT: usize = 500;
 
+/// Runs that one transaction takes over, each with up to seven operations.
+pub const TAKEOVERS_PER_COMMIT: usize = 100;
+
 /// The largest `config` document that is read. ZooKeeper refuses nodes of more than 1 MB by default.
 pub const CONFIG_BYTES_MAX: usize = 512 * 1024;
 

@@ -251,7 +251,8 @@ pub(crate) fn spoil_input(defect: Option<Defect>, machine: &JobMachine, input: I
         }
         Input::Done(_, StepResult::Refused(_)) if defect == Defect::AnswerForgotten => return None,
         Input::Done(id, StepResult::Answers(answers)) if defect == Defect::TakeoverForgotten && is_orphan(&answers) => {
-            Input::Done(id, StepResult::Answers(vec![Answer::Node(None); answers.len()]))
+            let nothing = answers.into_iter().enumerate().map(|(n, a)| if n == 0 { a } else { Answer::Node(None) });
+            Input::Done(id, StepResult::Answers(nothing.collect()))
         }
         Input::ItemEnded { run, item, .. } if defect == Defect::CutOffCountsAsDone => {
             Input::ItemEnded { run, item, failed: false }
@@ -264,9 +265,10 @@ pub(crate) fn spoil_input(defect: Option<Defect>, machine: &JobMachine, input: I
     })
 }
 
-/// The eight answers of a takeover's look at an orphan.
+/// The answers of a takeover's look at orphans: the instances, then six nodes and the claims of each.
 fn is_orphan(answers: &[Answer]) -> bool {
-    matches!(answers, [.., Answer::Children(_), Answer::Children(_)] if answers.len() == 8)
+    let of_orphan = |part: &[Answer]| matches!(part, [nodes @ .., Answer::Children(_)] if nodes.len() == 6);
+    matches!(answers, [Answer::Children(_), rest @ ..] if !rest.is_empty() && rest.chunks(7).all(of_orphan))
 }
 
 /// What a machine with that defect asks for.

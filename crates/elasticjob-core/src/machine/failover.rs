@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::types::{Abandoned, Effects, Purpose, Step, Taken};
+use super::types::{Abandoned, Effects, Purpose, Step, Taken, Takeover};
 use super::{JobMachine, Note, StepResult};
 use crate::limits;
 use crate::path;
@@ -21,6 +21,8 @@ const TAKER_ODD: Duration = Duration::from_secs(1);
 const TAKER_TIME: Duration = Duration::from_secs(10);
 /// How often a mark is looked at whose instance was shut down and lives on.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// What is read of each orphan.
+const ANSWERS_OF_ORPHAN: usize = 7;
 /// For how long it matters who has gone and when.
 const GONE_KEPT: Duration = Duration::from_secs(600);
 
@@ -127,12 +129,13 @@ impl JobMachine {
         }
     }
 
-    /// Rule: takes an orphaned run over, in one transaction below the failover latch. One at a time, so that survivors
-    /// share them.
+    /// Rule: takes orphaned runs over, in one transaction below the failover latch: a fair share of them, so that the other
+    /// survivors get theirs at their turn.
     pub(super) fn take_over(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         let free = |item: &&u32| !self.busy.contains_key(item) && !self.taken.contains_key(item);
         let wanted = self.config.as_ref().is_some_and(|c| c.failover) && self.is_available();
-        let Some(item) = self.orphans.iter().rev().find(free).copied().filter(|_| wanted) else {
+        let mut items: Vec<u32> = self.orphans.iter().rev().filter(free).copied().collect();
+        if items.is_empty() || !wanted {
             if self.latch.as_ref().is_some_and(|l| l.purpose == Purpose::TakeOver) {
                 self.release_latch(out);
             }
@@ -143,102 +146,99 @@ impl JobMachine {
             return false;
         }
         let Some(latch) = self.held_latch(Purpose::TakeOver) else { return false };
-        let queries = vec![
-            Query::Node(self.path.item_owner(item)),
-            Query::Node(self.path.item_running(item)),
-            Query::Node(self.path.item_failover(item)),
-            Query::Node(self.path.item_failovering(item)),
-            Query::Node(self.path.item(item)),
-            Query::Node(self.path.failover_item(item)),
-            Query::Children(self.path.instances()),
-            Query::Children(self.path.item_owner(item)),
-        ];
-        self.read(Step::ReadOrphan { item, latch }, queries, out)
+        items.truncate(if self.takes_one { 1 } else { limits::TAKEOVERS_PER_COMMIT });
+        let mut queries = vec![Query::Children(self.path.instances())];
+        queries.extend(items.iter().flat_map(|item| {
+            [
+                Query::Node(self.path.item_owner(*item)),
+                Query::Node(self.path.item_running(*item)),
+                Query::Node(self.path.item_failover(*item)),
+                Query::Node(self.path.item_failovering(*item)),
+                Query::Node(self.path.item(*item)),
+                Query::Node(self.path.failover_item(*item)),
+                Query::Children(self.path.item_owner(*item)),
+            ]
+        }));
+        self.read(Step::ReadOrphans { items, latch }, queries, out)
     }
 
-    pub(super) fn orphan_read(
+    /// Those that can be taken over are, in one transaction. What is to be done with the others is done one by one, once none
+    /// can be taken over.
+    pub(super) fn orphans_read(
         &mut self,
         now: Timestamp,
-        item: u32,
+        items: &[u32],
         latch: String,
         result: StepResult,
         out: &mut Effects,
     ) {
-        let StepResult::Answers(answers) = result else {
-            self.release_latch(out);
-            return self.look_again(now, out);
+        let answers = match result {
+            StepResult::Answers(answers) if !answers.is_empty() => answers,
+            _ => {
+                self.release_latch(out);
+                return self.look_again(now, out);
+            }
         };
-        let node = |index: usize| answers.get(index).and_then(Answer::node);
-        if let (Some(failover), Some(ledger)) = (node(2), node(4))
-            && self.take_up(now, item, failover, ledger)
-        {
-            return self.release_latch(out);
+        let live: BTreeSet<&String> = answers[0].children().iter().collect();
+        let looks = || items.iter().zip(answers[1..].chunks(ANSWERS_OF_ORPHAN));
+        let (mut takeovers, mut ops) = (Vec::new(), vec![Op::delete(latch.clone())]);
+        // The other survivors know of the same ones, and have taken some of them by now.
+        let share = items.len().div_ceil(self.view.available().len().max(1));
+        for (item, answers) in looks() {
+            if self.is_ours(*item, answers) || takeovers.len() == share {
+                continue;
+            }
+            if let Some(from) = self.orphaned_by(*item, &live, answers) {
+                takeovers.extend(self.takeover(now, *item, from, answers, &mut ops));
+            }
         }
-        let live: BTreeSet<&String> = answers.get(6).map(Answer::children).unwrap_or_default().iter().collect();
+        if !takeovers.is_empty() {
+            self.commit(Step::TakeOver { takeovers, latch }, ops, out);
+            return;
+        }
+        self.release_latch(out);
+        for (item, answers) in looks() {
+            if self.leave_orphan(now, *item, &live, answers, out) {
+                return;
+            }
+        }
+    }
+
+    /// Whether a takeover of ours stands there already, see [`JobMachine::take_up`].
+    fn is_ours(&self, item: u32, answers: &[Answer]) -> bool {
+        let is_free = !self.taken.contains_key(&item) && !self.busy.contains_key(&item);
+        let failover = answers.get(2).and_then(Answer::node);
+        let is_ours = |node: &Node| node.owner == self.session_id() && node.version == TAKEN_VERSION;
+        is_free && failover.is_some_and(is_ours) && answers.get(4).and_then(Answer::node).is_some()
+    }
+
+    /// Whose run of this item is nobody's any more: that of a dead instance, that of a dead taker, or one that a Java survivor asks
+    /// somebody to take.
+    fn orphaned_by(&self, item: u32, live: &BTreeSet<&String>, answers: &[Answer]) -> Option<String> {
+        let node = |index: usize| answers.get(index).and_then(Answer::node);
         let dead = |id: &String| if id == self.id() { self.is_dead(item, id) } else { !live.contains(id) };
         let (running, failovering) = (node(1).map(|n| n.text()), node(3).map(|n| n.text()));
-        let claims = answers.get(7).map(Answer::children).unwrap_or_default();
+        let claims = answers.get(6).map(Answer::children).unwrap_or_default();
         let lives = node(1).is_some_and(|mark| !mark.is(self.id()) && lives_on(mark, node(4), claims));
-        let begun_since = node(4).zip(node(3)).is_some_and(|(ledger, taker)| ledger.mzxid > taker.mzxid);
-        // The run of a dead instance, that of a dead taker, or one that a Java survivor asks somebody to take.
-        let from = match (&running, &failovering) {
-            (Some(runner), _) => (dead(runner) && !lives).then(|| runner.clone()),
+        match (running, failovering) {
+            (Some(runner), _) => (dead(&runner) && !lives).then_some(runner),
             // Unless the item was begun since: then the dead one's run is superseded.
-            (None, Some(taker)) if dead(taker) && !begun_since => Some(taker.clone()),
+            (None, Some(taker)) if dead(&taker) && !begun_since(answers) => Some(taker),
             (None, _) => node(5).map(|_| "a dead instance".to_owned()),
-        };
-        if let (None, None, Some(left), true) = (&from, node(2), node(3), begun_since)
-            && running.is_none()
-            && dead(&left.text())
-        {
-            let ops = vec![Op::Delete { path: self.path.item_failovering(item), version: Some(left.version) }];
-            self.orphans.remove(&item);
-            self.release_latch(out);
-            self.commit(Step::ClearMark { item, of: left.text() }, ops, out);
-            return;
         }
-        if let (None, Some(asked), Some(ledger)) = (&from, node(5), node(4))
-            && ledger.mzxid > asked.czxid
-        {
-            // Begun since it was asked for, and that one goes on.
-            let ops = vec![
-                Op::check(self.path.item(item), ledger.version),
-                Op::Delete { path: self.path.failover_item(item), version: Some(asked.version) },
-            ];
-            self.orphans.remove(&item);
-            self.release_latch(out);
-            self.commit(Step::Tidy, ops, out);
-            return;
-        }
-        let (Some(dead), None, Some(ledger)) = (from, node(2), node(4)) else {
-            self.orphans.remove(&item);
-            if node(5).is_some() && node(4).is_some() {
-                // Somebody runs it, or is about to: looked at again when that one's nodes go.
-                // A watch tells of a node that is not there as of one that went.
-                let nodes = [(2, self.path.item_failover(item)), (1, self.path.item_running(item))];
-                let there = nodes.into_iter().filter(|(index, _)| node(*index).is_some()).map(|(_, path)| path);
-                let there: Vec<String> = there.collect();
-                // Anew, so that it is read again: one that went meanwhile may have been told already.
-                self.unwatch(there.clone(), out);
-                self.watch(there, out);
-            }
-            if node(2).is_some() && node(1).is_some_and(|mark| mark.is(self.id())) && self.is_dead(item, self.id()) {
-                // Nobody but us knows that it does not run.
-                self.left_behind.insert(item);
-                self.watch(vec![self.path.item_failover(item)], out);
-            }
-            self.release_latch(out);
-            // Asked for before the count went down: there is no such item any more.
-            if let (None, Some(_), Some(config)) = (node(4), node(5), &self.view.config)
-                && self.config.as_ref().is_some_and(|c| item >= c.sharding_total_count)
-            {
-                let version = config.version;
-                let ops = vec![Op::check(self.path.config(), version), Op::delete(self.path.failover_item(item))];
-                self.commit(Step::Tidy, ops, out);
-            }
-            return;
-        };
-        let mut ops = vec![Op::delete(latch.clone())];
+    }
+
+    /// Adds what takes that run over; `None` where somebody has taken it, or there is no such item.
+    fn takeover(
+        &self,
+        now: Timestamp,
+        item: u32,
+        from: String,
+        answers: &[Answer],
+        ops: &mut Vec<Op>,
+    ) -> Option<Takeover> {
+        let node = |index: usize| answers.get(index).and_then(Answer::node);
+        let (None, Some(ledger)) = (node(2), node(4)) else { return None };
         // Written as it is: a begin of the owner's that has not seen the takeover is refused by the version.
         ops.extend(node(0).map(|owner| Op::Set {
             path: self.path.item_owner(item),
@@ -256,17 +256,77 @@ impl JobMachine {
         });
         let due = Ledger::parse(&ledger.data).map(|l| l.due).or(self.schedule.last_due).unwrap_or(now);
         let taken = Taken { ledger_version: ledger.version, due, made: ledger.czxid };
-        self.commit(Step::TakeOver { item, latch, taken, dead }, ops, out);
+        Some(Takeover { item, taken, from })
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one step's end")]
-    pub(super) fn taken_over(
+    /// What seemed to be an orphan is none: what is left of it is tidied, or watched. Says whether that is a step of its own.
+    fn leave_orphan(
         &mut self,
         now: Timestamp,
         item: u32,
+        live: &BTreeSet<&String>,
+        answers: &[Answer],
+        out: &mut Effects,
+    ) -> bool {
+        let node = |index: usize| answers.get(index).and_then(Answer::node);
+        if let (Some(failover), Some(ledger)) = (node(2), node(4))
+            && self.take_up(now, item, failover, ledger)
+        {
+            return false;
+        }
+        let from = self.orphaned_by(item, live, answers);
+        let dead = |id: &String| if id == self.id() { self.is_dead(item, id) } else { !live.contains(id) };
+        if let (None, None, Some(left), true) = (&from, node(2), node(3), begun_since(answers))
+            && node(1).is_none()
+            && dead(&left.text())
+        {
+            let ops = vec![Op::Delete { path: self.path.item_failovering(item), version: Some(left.version) }];
+            self.orphans.remove(&item);
+            return self.commit(Step::ClearMark { item, of: left.text() }, ops, out);
+        }
+        if let (None, Some(asked), Some(ledger)) = (&from, node(5), node(4))
+            && ledger.mzxid > asked.czxid
+        {
+            // Begun since it was asked for, and that one goes on.
+            let ops = vec![
+                Op::check(self.path.item(item), ledger.version),
+                Op::Delete { path: self.path.failover_item(item), version: Some(asked.version) },
+            ];
+            self.orphans.remove(&item);
+            return self.commit(Step::Tidy, ops, out);
+        }
+        self.orphans.remove(&item);
+        if node(5).is_some() && node(4).is_some() {
+            // Somebody runs it, or is about to: looked at again when that one's nodes go.
+            // A watch tells of a node that is not there as of one that went.
+            let nodes = [(2, self.path.item_failover(item)), (1, self.path.item_running(item))];
+            let there = nodes.into_iter().filter(|(index, _)| node(*index).is_some()).map(|(_, path)| path);
+            let there: Vec<String> = there.collect();
+            // Anew, so that it is read again: one that went meanwhile may have been told already.
+            self.unwatch(there.clone(), out);
+            self.watch(there, out);
+        }
+        if node(2).is_some() && node(1).is_some_and(|mark| mark.is(self.id())) && self.is_dead(item, self.id()) {
+            // Nobody but us knows that it does not run.
+            self.left_behind.insert(item);
+            self.watch(vec![self.path.item_failover(item)], out);
+        }
+        // Asked for before the count went down: there is no such item any more.
+        if let (None, Some(_), Some(config)) = (node(4), node(5), &self.view.config)
+            && self.config.as_ref().is_some_and(|c| item >= c.sharding_total_count)
+        {
+            let version = config.version;
+            let ops = vec![Op::check(self.path.config(), version), Op::delete(self.path.failover_item(item))];
+            return self.commit(Step::Tidy, ops, out);
+        }
+        false
+    }
+
+    pub(super) fn taken_over(
+        &mut self,
+        now: Timestamp,
+        takeovers: Vec<Takeover>,
         latch: &str,
-        taken: Taken,
-        dead: &str,
         result: StepResult,
         out: &mut Effects,
     ) {
@@ -274,20 +334,24 @@ impl JobMachine {
             StepResult::Committed { .. } => {
                 debug_assert!(self.latch.as_ref().is_none_or(|l| l.node.as_deref() == Some(latch)));
                 self.latch = None;
-                self.orphans.remove(&item);
-                self.blocked.remove(&item);
-                self.taken.insert(item, taken);
-                if let Some(own) = self.items.get_mut(&item) {
-                    own.owner_version += 1; // written by this takeover
+                self.takes_one = false;
+                for Takeover { item, taken, from } in takeovers {
+                    self.orphans.remove(&item);
+                    self.blocked.remove(&item);
+                    self.taken.insert(item, taken);
+                    if let Some(own) = self.items.get_mut(&item) {
+                        own.owner_version += 1; // written by this takeover
+                    }
+                    out.note(Note::TakenOver { item, from });
                 }
-                out.note(Note::TakenOver { item, from: dead.to_owned() });
             }
             StepResult::Refused(_) => {
+                self.takes_one = true; // one of them may be refused again
                 self.release_latch(out);
                 self.pause(now); // somebody was faster, or the items were divided anew: look again
             }
             StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
-                self.half_taken.insert(item);
+                self.half_taken.extend(takeovers.iter().map(|takeover| takeover.item));
                 self.release_latch(out);
                 self.look_again(now, out);
             }
@@ -522,4 +586,10 @@ pub(super) fn lives_on(mark: &Node, ledger: Option<&Node>, claims: &[String]) ->
 
 fn path_lists(children: &Answer, id: &str) -> bool {
     children.children().iter().any(|name| path::name(name) == id)
+}
+
+/// Whether an item was begun since it was taken over, by what was read of it.
+fn begun_since(answers: &[Answer]) -> bool {
+    let node = |index: usize| answers.get(index).and_then(Answer::node);
+    node(4).zip(node(3)).is_some_and(|(ledger, taker)| ledger.mzxid > taker.mzxid)
 }

@@ -83,6 +83,8 @@ pub struct JobMachine {
     abandoned: BTreeMap<u32, Abandoned>,
     /// Items that we may have taken over: nobody knows yet whether it was carried out.
     half_taken: BTreeSet<u32>,
+    /// Whether the next takeover takes one item alone, since one of several was refused.
+    takes_one: bool,
     /// The items that have a claim of ours.
     claimed: BTreeSet<u32>,
     /// Whether this machine was registered before: what a start writes is written once.
@@ -182,6 +184,7 @@ impl JobMachine {
             left_behind: BTreeSet::new(),
             abandoned: BTreeMap::new(),
             half_taken: BTreeSet::new(),
+            takes_one: false,
             claimed: BTreeSet::new(),
             has_joined: false,
             comparison: compare::Comparison::default(),
@@ -396,10 +399,8 @@ impl JobMachine {
             Step::ClearMark { item, of } => self.mark_cleared(now, item, of, result, out),
             Step::FindOrphans { items } => self.orphans_found(now, &items, result, out),
             Step::FindLeft { items } => self.left_found(now, &items, result, out),
-            Step::ReadOrphan { item, latch } => self.orphan_read(now, item, latch, result, out),
-            Step::TakeOver { item, latch, taken, dead } => {
-                self.taken_over(now, item, &latch, taken, &dead, result, out);
-            }
+            Step::ReadOrphans { items, latch } => self.orphans_read(now, &items, latch, result, out),
+            Step::TakeOver { takeovers, latch } => self.taken_over(now, takeovers, &latch, result, out),
             Step::SettleTakeovers { items } => self.takeovers_settled(now, &items, result),
         }
     }

@@ -22,7 +22,9 @@ impl JobMachine {
         match self.step.take() {
             Some((_, Step::Begin(plan))) => plan.items.iter().for_each(|item| self.set_phase(*item, Phase::Unsettled)),
             Some((_, Step::Release { items, .. })) => self.release_unknown(&items),
-            Some((_, Step::TakeOver { item, .. })) => drop(self.half_taken.insert(item)),
+            Some((_, Step::TakeOver { takeovers, .. })) => {
+                self.half_taken.extend(takeovers.iter().map(|takeover| takeover.item));
+            }
             Some((_, Step::Reshard(_))) => self.lead.basis = None, // what stands there is read
             _ => {}
         }

@@ -87,7 +87,7 @@ pub(crate) fn check(path: &Path, format: Output) -> Result<(), Failure> {
     let file = checked(file::read(path, &environment), &name, Some(&folder))?;
     let jobs = file.jobs.len();
     output::data(&match format {
-        Output::Table => format!("{name}: {jobs} jobs, no faults\n"),
+        Output::Table => format!("{name}: {jobs} job{}, no faults\n", if jobs == 1 { "" } else { "s" }),
         Output::Json | Output::Yaml => output::object(&serde_json::json!({"file": name, "jobs": jobs}), format),
     })
 }

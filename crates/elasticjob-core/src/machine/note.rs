@@ -152,6 +152,10 @@ impl fmt::Display for Note {
                 f,
                 "no Rust instance began items {items:?} at {firings} firings or more from {first} to {last}: none had them then, or none could reach the registry"
             ),
+            Note::Passed { items, first, firings: 1, .. } => write!(
+                f,
+                "no Rust instance began items {items:?} due {first}: none had them then, or none could reach the registry"
+            ),
             Note::Passed { items, first, last, firings } => write!(
                 f,
                 "no Rust instance began items {items:?} at {firings} firings from {first} to {last}: none had them then, or none could reach the registry"

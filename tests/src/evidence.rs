@@ -202,7 +202,8 @@ impl Living<'_> {
             } else if line.contains("was lost with the connection") {
                 ("lost", " due ")
             } else if line.contains("no Rust instance began items") {
-                ("passed", " from ")
+                // One firing has a due time, several have the first and the last one.
+                ("passed", if line.contains(" firings ") { " from " } else { " due " })
             } else {
                 return None;
             };
@@ -216,7 +217,7 @@ impl Living<'_> {
                 .collect::<Result<_, _>>()
                 .ok()?;
             let first = moment(line.split_once(due)?.1)?;
-            let last = if word == "passed" { moment(line.split_once(" to ")?.1)? } else { first };
+            let last = if due == " from " { moment(line.split_once(" to ")?.1)? } else { first };
             Some(Told { at, instance: instance.clone(), items, first, last, word })
         };
         self.lines(&life.log).filter_map(said).collect()

@@ -185,11 +185,17 @@ impl JobConfig {
         }
         let bytes = document.to_yaml().len();
         if bytes > CONFIG_BYTES_MAX {
-            let largest = if parameters.len() > bytes / 2 { "shardingItemParameters" } else { "props" };
+            let parameter = document.job_parameter.as_deref().unwrap_or_default();
+            let (largest, value) = if parameters.len() > bytes / 2 {
+                ("shardingItemParameters", parameters)
+            } else if parameter.len() > bytes / 2 {
+                ("jobParameter", parameter)
+            } else {
+                ("props", "")
+            };
             let expected = format!(
                 "the whole configuration has {bytes} bytes, and a registry takes {CONFIG_BYTES_MAX}; keep large values outside of it"
             );
-            let value = if largest == "props" { "" } else { parameters };
             faults.push(fault(largest, value.chars().take(60).collect::<String>(), expected));
         }
         faults

@@ -11,7 +11,16 @@ use crate::output::{self, Listing};
 
 pub(super) async fn run(operate: &Operate, operation: &JobOperation, format: Output) -> Result<(), Failure> {
     match operation {
-        JobOperation::List { server, .. } => output::data(&list(operate, server.as_deref(), format).await?),
+        JobOperation::List { server: Some(server), .. } => {
+            output::data(&list(operate, Some(server.as_str()), format).await?)
+        }
+        JobOperation::List { server: None, .. } => {
+            let jobs = operate.jobs().await?;
+            if jobs.is_empty() {
+                output::tell("there is no job in this registry: are its address and its namespace right?");
+            }
+            output::data(&listing(jobs).text(format))
+        }
         JobOperation::Show { name } => show(operate, name, format).await,
         JobOperation::Config { name } => output::data(&config(&operate.config(name).await?.text, format)?),
         JobOperation::Trigger { names, wait } => {
@@ -267,7 +276,7 @@ pub(super) async fn explain(registry: Attached, name: &str, format: Output) -> R
     output::data(&explained(&found).text(format))?;
     let causes: Vec<&str> = found.causes().map(|cause| cause.name.word()).collect();
     match (causes.as_slice(), found.next) {
-        (["registry"], _) => Err(anyhow::anyhow!("the registry does not answer").into()),
+        (["registry"], _) => Err(anyhow::anyhow!("the registry cannot be read").into()),
         ([], Some(next)) => {
             output::tell(&format!("nothing keeps `{name}` from running; it fires next at {next}"));
             Ok(())

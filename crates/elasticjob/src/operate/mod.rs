@@ -148,8 +148,7 @@ pub enum OperateError {
     },
     /// The job, or each of its items, is disabled.
     #[error(
-        "job `{job}` is disabled, or all of its servers or items are: `elasticjob job enable {job}`, `elasticjob server enable` or \
-         `elasticjob shard enable` lets it run; `elasticjob job explain {job}` says which"
+        "job `{job}` is disabled, or all of its servers or items are; `elasticjob job explain {job}` says which, and what enables it"
     )]
     Disabled {
         /// The job.

@@ -86,6 +86,8 @@ impl Script {
                 io::ErrorKind::ArgumentListTooLong => {
                     "; its context is one argument: shorten `jobParameter` or the item's parameter"
                 }
+                // The number of ENOEXEC.
+                _ if error.raw_os_error() == Some(8) => "; a script needs a first line such as `#!/bin/sh`",
                 _ => "",
             };
             format!("the script `{program}` cannot be started: {error}{advice}").into()

@@ -152,15 +152,23 @@ pub(crate) fn parse(text: &str, env: &dyn Fn(&str) -> Option<String>) -> AgentFi
         }
     };
     let mut reader = Reader::default();
-    for duplicate in duplicates {
-        let text = format!("key `{}` is already set in line {}", duplicate.key, duplicate.first.line);
+    for duplicate in &duplicates {
+        let text = format!("key `{}` is already set in line {}", duplicate.key, duplicate.first.at.line);
         reader.fault(duplicate.at, text);
     }
     reader.substitute(&mut root, env);
     let top = root.map().and_then(|m| m.iter().find(|e| squeeze(&e.key) == "elasticjob"));
     match top {
         None => reader.fault(START, "key `elasticjob` is missing: expected `elasticjob:` with `jobs:` below it"),
-        Some(top) => reader.top(top, &mut file),
+        Some(top) => {
+            reader.top(top, &mut file);
+            // A job whose name comes again is checked too, so that all faults are told in one pass.
+            let places: Vec<Position> = file.jobs.iter().filter_map(|job| job.places.get("jobName").copied()).collect();
+            for duplicate in duplicates.iter().filter(|duplicate| places.contains(&duplicate.at)) {
+                let job = reader.job(&duplicate.first);
+                file.jobs.push(job);
+            }
+        }
     }
     file.warnings = reader.warnings;
     file.faults = reader.faults;

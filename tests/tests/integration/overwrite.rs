@@ -75,6 +75,13 @@ fn what_an_operator_disabled_stays_disabled_whatever_overwrite_says() {
         assert!(log.contains("is DISABLED in the registry and stays so"), "overwrite: {mode}: {log}");
         case.has_config("disabled: true");
         assert!(case.run(&["job", "list"]).contains("DISABLED"), "overwrite: {mode}");
+        // Maintenance of its server does not enable it either.
+        let servers = case.run(&["server", "list"]);
+        let server = servers.lines().nth(1).and_then(|line| line.split_whitespace().next()).expect("a server");
+        case.run(&["server", "disable", server]);
+        case.run(&["server", "enable", server]);
+        case.has_config("disabled: true");
+        assert!(case.run(&["job", "list"]).contains("DISABLED"), "overwrite: {mode}");
         assert!(!again.log().contains("begins items"), "overwrite: {mode}: {}", again.log());
         stop(again);
     }

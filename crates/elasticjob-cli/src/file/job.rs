@@ -25,7 +25,7 @@ impl Reader {
         }
     }
 
-    fn job(&mut self, entry: &Entry) -> FileJob {
+    pub(super) fn job(&mut self, entry: &Entry) -> FileJob {
         let name = entry.key.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(&entry.key);
         let mut document = JobDocument::new(name, 0);
         let mut job = FileJob::default_of(document.clone());

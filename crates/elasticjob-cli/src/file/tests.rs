@@ -278,6 +278,15 @@ fn faults_say_what_to_do() {
 }
 
 #[test]
+fn a_job_whose_name_comes_again_is_checked_too() {
+    let job = "elasticJobType: SCRIPT, shardingTotalCount: 1";
+    let text = format!("elasticjob:\n  jobs:\n    a: {{{job}, misfire: maybe}}\n    a: {{{job}}}\n");
+    let expected =
+        ["3:65: key `misfire`: `maybe` is wrong: expected true or false", "4:5: key `a` is already set in line 3"];
+    assert_eq!(faults(&text), expected);
+}
+
+#[test]
 fn a_job_says_which_configuration_wins_and_any_text_can_be_a_parameter() {
     let lines = "overwrite: changed, shardingItemParameters: {0: 'a=b,c', 1: plain, 2: 010}";
     let text = format!("elasticjob:\n  jobs:\n    a: {{elasticJobType: SCRIPT, shardingTotalCount: 3, {lines}}}\n");

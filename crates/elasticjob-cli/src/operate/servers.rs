@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use elasticjob::{Operate, OperateError, Scope};
+use elasticjob::{JobStatus, Operate, OperateError, Scope};
 use serde_json::{Value, json};
 
 use super::jobs::on_server;
@@ -20,7 +20,14 @@ pub(super) async fn run(operate: &Operate, operation: &ServerOperation, format: 
         }
         ServerOperation::Show { ip } => show(operate, ip, format).await?,
         ServerOperation::Disable { ip } => operate.disable(Scope::Server(ip)).await?,
-        ServerOperation::Enable { ip } => operate.enable(Scope::Server(ip)).await?,
+        ServerOperation::Enable { ip } => {
+            operate.enable(Scope::Server(ip)).await?;
+            let jobs = operate.jobs_on_server(ip).await?;
+            for job in jobs.iter().filter(|job| job.status == JobStatus::Disabled) {
+                let name = &job.job_name;
+                output::tell(&format!("`{name}` stays disabled: `elasticjob job enable {name}` enables it"));
+            }
+        }
         ServerOperation::Shutdown { ip } => operate.shutdown(Scope::Server(ip)).await?,
         ServerOperation::Remove { ip, yes } => {
             let jobs = operate.jobs_of(ip).await?.len();

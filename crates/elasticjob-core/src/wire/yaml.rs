@@ -97,14 +97,14 @@ pub fn parse(text: &str) -> Result<Yaml, YamlError> {
 }
 
 /// A key that its mapping has twice.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Duplicate {
     /// The key's text.
     pub key: String,
     /// The place of the second one, which counts.
     pub at: Position,
-    /// The place of the first one.
-    pub first: Position,
+    /// The first one, which is left out.
+    pub first: Entry,
 }
 
 /// The same, with the keys that a mapping has twice.
@@ -361,7 +361,7 @@ impl<'a> Reader<'a> {
             let (event, value_at, value_start) = self.following()?;
             let value = self.node(event, value_at, value_start, depth + 1)?;
             if let Some(before) = places.insert(key.clone(), entries.len())
-                && let Some(Entry { at: first, .. }) = entries[before].take()
+                && let Some(first) = entries[before].take()
             {
                 self.duplicates.push(Duplicate { key: key.clone(), at, first });
             }

@@ -18,7 +18,8 @@ impl Operate {
         self.set_disabled(scope, true).await
     }
 
-    /// Undoes [`Operate::disable`].
+    /// Undoes [`Operate::disable`] of the same scope. A job that was disabled as a whole stays so when one of its servers is enabled with
+    /// all of its jobs; Java enables it there.
     ///
     /// # Errors
     ///
@@ -55,7 +56,11 @@ impl Operate {
                 let jobs = self.jobs_of(server).await?;
                 let one = |job: String| async move {
                     let ip = server.to_owned();
-                    self.change(&job, Detail::Brief, false, |picture| Ok(on(picture, &ip).into_iter().collect())).await
+                    let ops = |picture: &Picture| match !disabled && is_disabled_as_a_whole(picture) {
+                        true => Ok(Vec::new()),
+                        false => Ok(on(picture, &ip).into_iter().collect()),
+                    };
+                    self.change(&job, Detail::Brief, false, ops).await
                 };
                 self.each(&jobs, one).await
             }
@@ -142,6 +147,11 @@ impl Operate {
             false => Ok(jobs),
         }
     }
+}
+
+fn is_disabled_as_a_whole(picture: &Picture) -> bool {
+    let document = picture.view.config.as_ref().and_then(|node| JobDocument::parse(&node.data).ok());
+    document.is_some_and(|document| document.disabled)
 }
 
 /// `disabled` in the configuration, for instances yet to come. One that cannot be read must not keep servers from resting.

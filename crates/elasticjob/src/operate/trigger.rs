@@ -237,6 +237,8 @@ struct Awaited {
     begun: Option<Vec<u8>>,
     /// Since when nothing shows that it still runs.
     gone_since: Option<Instant>,
+    /// The instance that took the run over.
+    taker: Option<String>,
 }
 
 impl Awaited {
@@ -257,6 +259,7 @@ impl Awaited {
         let due = |data: &[u8]| Ledger::parse(data).map(|ledger| ledger.due);
         if *begun != ledger && due(begun) == due(&ledger) && running.node().is_some() {
             self.gone_since = None;
+            self.taker = Ledger::parse(&ledger).map(|ledger| ledger.instance);
             return None;
         }
         let runs = *begun == ledger && runner.as_ref().is_some_and(|runner| instances.contains(runner));
@@ -266,8 +269,13 @@ impl Awaited {
         }
         let since = *self.gone_since.get_or_insert_with(clock::instant);
         let runner = runner.unwrap_or_else(|| "its instance".to_owned());
-        (since.elapsed() > RESULT_WAIT)
-            .then(|| format!("unknown: {runner} ended without a result; see the log of its agent, or the event trace"))
+        (since.elapsed() > RESULT_WAIT).then(|| match &self.taker {
+            Some(taker) => format!(
+                "unknown: {runner} died, and {taker} has run the item in its place; see the log of its agent, or the event trace, for \
+                 the result"
+            ),
+            None => format!("unknown: {runner} ended without a result; see the log of its agent, or the event trace"),
+        })
     }
 }
 

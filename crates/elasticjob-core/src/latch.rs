@@ -2,8 +2,8 @@
 //! the one with the lowest sequence number holds the latch.
 //!
 //! Each transaction for which we hold a latch begins with the deletion of our own place, so it is refused when the place is
-//! gone. The name says so (`guarded`): when the process behind such a place does not act, others may delete the place and
-//! go on. A place of a Java instance guards nothing and must stay: its holder would act all the same.
+//! gone. The name says so (`guarded`): when the process that holds such a place does not act, others may delete the place and
+//! continue. A place of a Java instance guards nothing and must stay: its holder would still act.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// deleted the place. Elections and takeovers take milliseconds.
 pub const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// What Curator searches for, to find the sequence number behind it.
+/// The text that precedes the sequence number; Curator searches for it.
 const SEQUENCE: &str = "latch-";
 /// Ours begins as Curator's does, which skips everything before [`SEQUENCE`].
 const GUARDED: &str = "-guarded-latch-";

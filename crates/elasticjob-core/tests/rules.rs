@@ -28,7 +28,7 @@ fn what_is_refused_again_and_again_is_asked_for_less_and_less_and_told_once() {
     assert_eq!(desk.commits, 20, "a begin and an end for each firing");
 }
 
-/// Everything is read anew each ten minutes (`reconcileIntervalMinutes`). A daily stream would rest until the next day.
+/// Everything is read again every ten minutes (`reconcileIntervalMinutes`). A daily stream that ended then would be idle until the next day.
 #[test]
 fn a_look_that_finds_what_was_there_before_ends_no_stream() {
     let mut desk = Desk::with_cron("0 0 3 * * ?", 2, || (0, 0));

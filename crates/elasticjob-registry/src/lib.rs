@@ -76,7 +76,7 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
     /// What it is connected to, for people.
     fn describe(&self) -> String;
 
-    /// Whether the link comes back by itself.
+    /// Whether a lost connection is established again without a call.
     fn reconnects(&self) -> bool {
         true
     }

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::clock;
 use crate::protocol::{Broken, Established, Incoming, Protocol};
 
-/// A session: whoever knows both parts can continue it.
+/// A session. A client that knows both parts can continue it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Session {
     /// Its number, which ephemeral nodes carry as their owner.
@@ -143,7 +143,7 @@ async fn exchange(protocol: &mut Protocol, begun: Instant, stream: &mut TcpStrea
             return Err(Broken::Closed);
         }
         protocol.receive(clock::instant() - begun, &input[..length], &mut incoming)?;
-        // Nothing else can come before anything was asked.
+        // Nothing else can come before a request was sent.
         if let Some(Incoming::Established(established)) = incoming.pop() {
             return Ok(established);
         }

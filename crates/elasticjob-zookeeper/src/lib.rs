@@ -12,7 +12,7 @@
 //!
 //! A [`Client`] is one connection. When it breaks it is over: every request that was sent and not answered ends as
 //! [`Failure::Unknown`], every other one as [`Failure::NotSent`], no watch tells anything more, and nothing is ever sent again.
-//! Whoever wants to go on connects anew, with the same [`Session`]. So nothing can be carried out late or twice.
+//! To continue, connect again with the same [`Session`]. So nothing can be executed late or twice.
 
 mod client;
 mod clock;

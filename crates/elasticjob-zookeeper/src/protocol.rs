@@ -5,7 +5,7 @@
 //! start: connect request        -> Joining
 //! Joining: connect response     -> identity (if there is one), then Open; refused: Broken
 //! Open: requests, pings         answers come in the order of the requests, events between them
-//! any:  silence, nonsense, end  -> Broken, for good
+//! any:  silence, nonsense, end  -> Broken, permanently
 //! ```
 //!
 //! **Silence.** The session time-out is `T`. A ping goes out when nothing was sent for `T/3`. The connection is broken when a request
@@ -68,9 +68,9 @@ pub struct Established {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The last transaction that the server had carried out; of a write the number of its own.
+    /// The last transaction that the server had executed; of a write the number of its own.
     pub zxid: i64,
-    /// Whether it was carried out.
+    /// Whether it was executed.
     pub code: Code,
     /// What follows; empty for a refusal.
     pub body: Bytes,
@@ -79,7 +79,7 @@ pub struct Reply {
 /// What comes in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
-    /// The session stands; requests are taken.
+    /// The session is established; requests are accepted.
     Established(Established),
     /// The answer to the request of that ticket.
     Reply(u64, Reply),
@@ -136,7 +136,7 @@ impl Protocol {
         let begin = protocol.begin_frame();
         protocol.out.int(0); // the version of the protocol
         // The last transaction that we have seen is not told: a server that lags is made to catch up by `sync`, and an ensemble that
-        // was built anew would refuse us for ever.
+        // was rebuilt would refuse this session permanently.
         protocol.out.long(0);
         protocol.out.int(i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX));
         protocol.out.long(former.map_or(0, |session| session.id.cast_signed()));
@@ -186,7 +186,7 @@ impl Protocol {
         Ok(())
     }
 
-    /// When [`Protocol::tick`] is to be called at the latest; `None` before the connection stands.
+    /// When [`Protocol::tick`] is to be called at the latest; `None` before the connection is established.
     pub fn wake_at(&self) -> Option<Duration> {
         let ping = (self.state == State::Open).then(|| self.last_sent + self.timeout / 3);
         let answer = self.waiting.front().map(|oldest| oldest.sent + self.patience());
@@ -198,7 +198,7 @@ impl Protocol {
         &mut self.out
     }
 
-    /// The requests without an answer: whether they were carried out is not known any more.
+    /// The requests without an answer: whether they were executed is unknown.
     pub fn unanswered(&self) -> impl Iterator<Item = u64> + '_ {
         self.waiting.iter().filter_map(|waiting| waiting.ticket)
     }
@@ -428,7 +428,7 @@ mod tests {
         let mut protocol = open();
         protocol.request(at(10), 1, opcode::SYNC, b"");
         assert_eq!(receive(&mut protocol, at(2_010), &answer(1, 9, 0, b"")), Err(Broken::Silent(at(2_000))));
-        assert_eq!(protocol.unanswered().collect::<Vec<_>>(), [1], "nobody knows whether it was carried out");
+        assert_eq!(protocol.unanswered().collect::<Vec<_>>(), [1], "it is not known whether it was executed");
     }
 
     #[test]

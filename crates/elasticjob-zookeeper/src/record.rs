@@ -131,7 +131,7 @@ pub enum CreateMode {
     Persistent,
     /// As long as the session.
     Ephemeral,
-    /// The same; ten digits that rise are put behind the name.
+    /// The same; ten digits that rise are appended to the name.
     EphemeralSequential,
     /// Until some time after its last child is gone.
     Container,
@@ -327,7 +327,7 @@ pub fn decode_reads(mut bytes: Bytes, expected: usize) -> Result<Vec<Found>, Mal
     if found.len() == expected { Ok(found) } else { Err(Malformed("another number of answers than of questions")) }
 }
 
-/// Reads the results of a transaction: `Ok` when each operation was carried out, else the first one that was refused.
+/// Reads the results of a transaction: `Ok` when each operation was executed, else the first one that was refused.
 ///
 /// # Errors
 ///
@@ -345,7 +345,7 @@ pub fn decode_multi(mut bytes: Bytes, expected: usize) -> Result<Result<(), (usi
             opcode::DELETE | opcode::CHECK => {}
             opcode::ERROR => {
                 let code = Code(bytes.int()?);
-                // Those before the one that was refused are fine, those behind it were not looked at.
+                // Those before the one that was refused are fine, those after it were not checked.
                 if code != Code::OK && (refused.is_none() || code != Code::RUNTIME_INCONSISTENCY) {
                     refused.get_or_insert((count, code));
                 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::types::{Abandoned, Effects, Purpose, Step, Taken, Takeover};
+use super::types::{Abandoned, Effects, Purpose, Step, Taken};
 use super::{JobMachine, Note, StepResult};
 use crate::limits;
 use crate::path;
@@ -25,6 +25,15 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const ANSWERS_OF_ORPHAN: usize = 7;
 /// For how long it matters who has gone and when.
 const GONE_KEPT: Duration = Duration::from_secs(600);
+
+/// A run of another instance that this one takes over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Takeover {
+    pub(super) item: u32,
+    taken: Taken,
+    /// The id of the instance that ran it.
+    from: String,
+}
 
 impl JobMachine {
     /// When a second look at something that vanished is due.
@@ -185,8 +194,8 @@ impl JobMachine {
         // The other survivors know of the same ones, and have taken some of them by now.
         let share = items.len().div_ceil(self.view.available().len().max(1));
         for (item, answers) in looks() {
-            if self.is_ours(*item, answers) || takeovers.len() == share {
-                continue;
+            if takeovers.len() == share {
+                break;
             }
             if let Some(from) = self.orphaned_by(*item, &live, answers) {
                 takeovers.extend(self.takeover(now, *item, from, answers, &mut ops));
@@ -204,16 +213,8 @@ impl JobMachine {
         }
     }
 
-    /// Whether a takeover of ours stands there already, see [`JobMachine::take_up`].
-    fn is_ours(&self, item: u32, answers: &[Answer]) -> bool {
-        let is_free = !self.taken.contains_key(&item) && !self.busy.contains_key(&item);
-        let failover = answers.get(2).and_then(Answer::node);
-        let is_ours = |node: &Node| node.owner == self.session_id() && node.version == TAKEN_VERSION;
-        is_free && failover.is_some_and(is_ours) && answers.get(4).and_then(Answer::node).is_some()
-    }
-
-    /// Whose run of this item is nobody's any more: that of a dead instance, that of a dead taker, or one that a Java survivor asks
-    /// somebody to take.
+    /// The instance whose run of this item is orphaned: a dead runner, a dead taker, or the one for which a Java survivor requests a
+    /// takeover.
     fn orphaned_by(&self, item: u32, live: &BTreeSet<&String>, answers: &[Answer]) -> Option<String> {
         let node = |index: usize| answers.get(index).and_then(Answer::node);
         let dead = |id: &String| if id == self.id() { self.is_dead(item, id) } else { !live.contains(id) };
@@ -228,7 +229,7 @@ impl JobMachine {
         }
     }
 
-    /// Adds what takes that run over; `None` where somebody has taken it, or there is no such item.
+    /// Adds the operations of the takeover; `None` if another instance has taken the run over, or the item does not exist.
     fn takeover(
         &self,
         now: Timestamp,

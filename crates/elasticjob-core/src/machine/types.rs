@@ -368,15 +368,6 @@ pub(super) struct Taken {
     pub(super) made: i64,
 }
 
-/// A run that is to be taken over.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Takeover {
-    pub(super) item: u32,
-    pub(super) taken: Taken,
-    /// Whose it was.
-    pub(super) from: String,
-}
-
 /// A takeover that came to nothing: its `failovering` is to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Abandoned {
@@ -576,7 +567,7 @@ pub(super) enum Step {
     FindOrphans { items: Vec<u32> },
     FindLeft { items: Vec<u32> },
     ReadOrphans { items: Vec<u32>, latch: String },
-    TakeOver { takeovers: Vec<Takeover>, latch: String },
+    TakeOver { takeovers: Vec<super::failover::Takeover>, latch: String },
     SettleTakeovers { items: Vec<u32> },
 }
 

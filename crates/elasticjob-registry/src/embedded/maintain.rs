@@ -179,7 +179,7 @@ fn free_name(path: &Path) -> PathBuf {
     (1..).map(name).find(|name| !name.exists()).unwrap_or_else(|| name(0))
 }
 
-/// A file that was moved or deleted while a process holds it is not made anew: two processes would run the same jobs.
+/// A file that was moved or deleted while a process holds it is not created again: two processes would run the same jobs.
 fn refuse_served(path: &Path) -> Result<(), Error> {
     match UnixStream::connect(socket_path(path)) {
         Ok(_) => Err(Error::File {

@@ -1,0 +1,43 @@
+//! How the runs of a dead instance are taken over, and how fast.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use elasticjob_core::machine::Source;
+use elasticjob_core::wire::JobDocument;
+use elasticjob_sim::{Entry, Fault, Options, World};
+
+const SESSION: Duration = Duration::from_secs(4);
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Five instances with a hundred items each, one is killed while all of them run: four survivors share its runs.
+#[test]
+fn all_runs_of_a_dead_instance_are_taken_over_within_a_second_of_the_end_of_its_session() {
+    let mut document = JobDocument::new("job", 500);
+    document.failover = true;
+    document.cron = Some("0/10 * * * * ?".into());
+    for seed in 0..3 {
+        let options =
+            Options { run_millis: (6_000, 6_000), session_timeout: SESSION, ..Options::new(seed, document.clone(), 5) };
+        let mut world = World::new(options);
+        world.run_until(secs(22));
+        world.strike(secs(22), 0, Fault::Crash { restart: None });
+        world.run_until(secs(29));
+        let killed = World::moment(secs(22));
+        let dead = |entry: &&Entry| entry.process == 0 && entry.start <= killed && entry.end.is_none();
+        let lost: Vec<u32> = world.journal().iter().filter(dead).map(|entry| entry.item).collect();
+        assert_eq!(lost.len(), 100, "seed {seed}: all of its items ran");
+        let mut by_survivor: BTreeMap<usize, usize> = BTreeMap::new();
+        for item in lost {
+            let taken = |entry: &&Entry| entry.item == item && entry.source == Source::Failover;
+            let taken = world.journal().iter().find(taken).unwrap_or_else(|| panic!("seed {seed}: item {item}"));
+            let limit = killed + SESSION + secs(1);
+            assert!(taken.start <= limit, "seed {seed}: item {item} at {}, after {limit}", taken.start);
+            *by_survivor.entry(taken.process).or_default() += 1;
+        }
+        assert!(by_survivor.len() >= 3, "seed {seed}: they share them: {by_survivor:?}");
+    }
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use elasticjob_core::machine::Source;
 use elasticjob_core::path::{JobPath, Place};
+use elasticjob_core::ranges;
 use elasticjob_core::time::Timestamp;
 use elasticjob_sim::{Change, Entry, Evidence, Terms, Told, What};
 
@@ -207,15 +208,7 @@ impl Living<'_> {
             } else {
                 return None;
             };
-            let items = line
-                .split_once('[')?
-                .1
-                .split_once(']')?
-                .0
-                .split(", ")
-                .map(str::parse)
-                .collect::<Result<_, _>>()
-                .ok()?;
+            let items = ranges::parse(line.split_once('[')?.1.split_once(']')?.0)?;
             let first = moment(line.split_once(due)?.1)?;
             let last = if due == " from " { moment(line.split_once(" to ")?.1)? } else { first };
             Some(Told { at, instance: instance.clone(), items, first, last, word })

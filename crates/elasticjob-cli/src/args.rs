@@ -125,6 +125,9 @@ pub(crate) enum JobOperation {
         /// Wait until each item has run, and print its result.
         #[arg(long)]
         wait: bool,
+        /// Wait so long at most; the items run all the same [default: without a limit]
+        #[arg(long, value_name = "SECONDS", requires = "wait")]
+        timeout: Option<u32>,
     },
     /// Lets jobs rest, on all servers, also after a restart.
     Disable(Jobs),

@@ -13,6 +13,7 @@ pub mod limits;
 pub mod machine;
 pub mod path;
 pub mod picture;
+pub mod ranges;
 pub mod shard;
 pub mod time;
 pub mod tree;

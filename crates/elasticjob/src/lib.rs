@@ -70,7 +70,7 @@ pub use identity::{NetworkPreference, server_ip};
 pub use listen::{DistributeOnce, ListenedRun, Listener, OnceListener, TimeOuts};
 pub use metrics::Health;
 pub use operate::{
-    Change, DUMP_ANSWER_MAX, History, HistoryEntry, HistoryQuery, ItemResult, Operate, OperateError, Scope,
+    Change, DUMP_ANSWER_MAX, History, HistoryEntry, HistoryQuery, ItemResult, Operate, OperateError, Pending, Scope,
     StoredConfig, TriggerRequest, Triggered, dump_from, history,
 };
 pub use plugins::Plugins;

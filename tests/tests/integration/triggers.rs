@@ -121,7 +121,7 @@ fn wait_prints_the_result_of_each_item_and_disabled_ones_are_named() {
 fn a_failing_item_is_exit_code_1_with_its_result() {
     let case = Case::new();
     let process = case.agent("failing", "x", ""); // `sleep x` fails, and the record with it
-    case.has_items(&process, "[0, 1, 2, 3]");
+    case.has_items(&process, "[0-3]");
     let text_of = std::fs::read_to_string(case.folder.path().join("failing.yaml")).expect("a file");
     let failing = text_of.replace(&case.journal.command("x"), "sh -c \"exit 3\"");
     std::fs::write(case.folder.path().join("failing.yaml"), failing.replace("4\n", "4\n      overwrite: true\n"))
@@ -131,7 +131,7 @@ fn a_failing_item_is_exit_code_1_with_its_result() {
         case.done(&["job", "config", "once"]).contains("exit 3").then_some(())
     });
     eventually("it has items again", PATIENCE, || {
-        (process.log().matches("has items [0, 1, 2, 3]").count() == 2).then_some(())
+        (process.log().matches("has items [0-3]").count() == 2).then_some(())
     });
     let output = case.run(&["job", "trigger", "once", "--wait"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
@@ -147,7 +147,7 @@ fn a_failing_item_is_exit_code_1_with_its_result() {
 fn a_trigger_while_a_killed_instance_is_still_listed_runs_all_items_once() {
     let case = Case::new();
     let mut killed = case.agent("killed", "0", "");
-    case.has_items(&killed, "[0, 1, 2, 3]");
+    case.has_items(&killed, "[0-3]");
     let survivor = case.agent("survivor", "0", "");
     case.has_items(&survivor, "items [");
     case.has_items(&killed, "items [");
@@ -170,7 +170,7 @@ fn a_trigger_while_a_killed_instance_is_still_listed_runs_all_items_once() {
 fn a_trigger_right_after_a_stop_signal_loses_no_item() {
     let case = Case::new();
     let stopping = case.agent("stopping", "3@0", "      failover: true\n");
-    case.has_items(&stopping, "[0, 1, 2, 3]");
+    case.has_items(&stopping, "[0-3]");
     case.done(&["job", "trigger", "once"]);
     eventually("item 0 runs", PATIENCE, || (case.runs() == [1; 4]).then_some(()));
     let other = case.agent("other", "0", "      failover: true\n");
@@ -209,12 +209,45 @@ fn the_results_are_known_when_the_agent_of_an_embedded_registry_stops_with_the_r
 fn the_results_are_known_although_the_link_breaks_while_they_are_awaited() {
     let mut case = Case::new();
     let process = case.agent("waits", "3", "");
-    case.has_items(&process, "[0, 1, 2, 3]");
+    case.has_items(&process, "[0-3]");
     let waiting = case.run_in_background(&["job", "trigger", "once", "--wait"]);
     eventually("all run", PATIENCE, || (case.runs() == [1; 4]).then_some(()));
     case.zookeeper.restart();
     let waited = waiting.wait_with_output().expect("it ends");
     assert!(waited.status.success(), "{}", text(&waited.stdout));
+}
+
+#[test]
+fn the_result_of_a_run_that_is_taken_over_is_that_of_its_taker() {
+    let case = Case::new();
+    let mut killed = case.agent("killed", "3", "      failover: true\n");
+    case.has_items(&killed, "[0-3]");
+    let waiting = case.run_in_background(&["job", "trigger", "once", "--wait"]);
+    eventually("all run", PATIENCE, || (case.runs() == [1; 4]).then_some(()));
+    let taker = case.agent("taker", "0", "      failover: true\n");
+    eventually("the other one has joined", PATIENCE, || taker.log().contains("joined as").then_some(()));
+    killed.kill();
+    let waited = waiting.wait_with_output().expect("it ends");
+    assert!(waited.status.success(), "{}\n{}", text(&waited.stdout), taker.log());
+    assert_eq!(text(&waited.stdout).matches(" ok").count(), 4, "{}", text(&waited.stdout));
+    assert_eq!(case.runs(), [2; 4], "{:?}", case.journal.runs());
+}
+
+#[test]
+fn a_wait_that_takes_long_says_for_what_and_ends_at_its_limit() {
+    let case = Case::new();
+    let process = case.agent("stuck", "0", "");
+    case.has_items(&process, "[0-3]");
+    process.signal("STOP");
+    let output = case.run(&["job", "trigger", "once", "--wait", "--timeout", "7"]);
+    process.signal("CONT");
+    assert_eq!(output.status.code(), Some(1));
+    let said = "`once`: no instance has begun items [0-3] yet: `elasticjob job explain once` says why";
+    assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+    let results = text(&output.stdout);
+    let result = "unknown, and not awaited any longer: no instance has begun it";
+    assert_eq!(results.matches(result).count(), 4, "{results}");
+    eventually("the items run all the same", PATIENCE, || (case.runs() == [1; 4]).then_some(()));
 }
 
 /// What a dump shows below `trigger`.

@@ -1,10 +1,10 @@
 //! `elasticjob job …`.
 
-use elasticjob::{Difference, Explained, ItemResult, JobBrief, Operate, OperateError, Scope, Triggered};
+use elasticjob::{Difference, Explained, JobBrief, Operate, OperateError, Scope};
 use elasticjob_core::wire::yaml::{self, Typed, Yaml};
 use serde_json::{Map, Value, json};
 
-use super::{Attached, explained, linked, shards};
+use super::{Attached, explained, linked, shards, trigger};
 use crate::Failure;
 use crate::args::{JobOperation, Jobs, Output};
 use crate::output::{self, Listing};
@@ -23,13 +23,13 @@ pub(super) async fn run(operate: &Operate, operation: &JobOperation, format: Out
         }
         JobOperation::Show { name } => show(operate, name, format).await,
         JobOperation::Config { name } => output::data(&config(&operate.config(name).await?.text, format)?),
-        JobOperation::Trigger { names, wait } => {
+        JobOperation::Trigger { names, wait, timeout } => {
             for name in names {
                 operate.check(Scope::Job(name)).await?;
             }
             match wait {
-                true => trigger_and_wait(operate, names, format).await,
-                false => each(names, async |name| operate.trigger(name).await.map(|found| not_run(name, &found))).await,
+                true => trigger::and_wait(operate, names, *timeout, format).await,
+                false => each(names, async |name| trigger::only(operate, name).await).await,
             }
         }
         JobOperation::Disable(jobs) => on(operate, jobs, async |scope| operate.disable(scope).await).await,
@@ -39,57 +39,6 @@ pub(super) async fn run(operate: &Operate, operation: &JobOperation, format: Out
         JobOperation::Dump { name, .. } => output::data(&operate.dump(name).await?),
         JobOperation::Apply { .. } | JobOperation::History { .. } | JobOperation::Explain { .. } => Ok(()),
     }
-}
-
-/// Says which items a trigger does not run.
-fn not_run(job: &str, triggered: &Triggered) {
-    for (item, reason) in &triggered.not_run {
-        output::tell(&format!("item {item} of `{job}` does not run: {reason}"));
-    }
-}
-
-/// The results of all items; exit code 1 where one did not succeed, or its result is not known. All jobs are triggered before the
-/// first result is awaited.
-async fn trigger_and_wait(operate: &Operate, names: &[String], format: Output) -> Result<(), Failure> {
-    for name in names {
-        operate.check_trigger(name).await?;
-    }
-    let mut requests = Vec::new();
-    let mut failed = 0;
-    for name in names {
-        match operate.trigger_with_results(name).await {
-            Ok(request) => requests.push((name, request)),
-            Err(error) => {
-                output::tell(&format!("elasticjob: {error}"));
-                failed += 1;
-            }
-        }
-    }
-    let mut listing = Listing::new(&["JOB", "ITEM", "RESULT"]);
-    for (name, request) in requests {
-        not_run(name, &request.triggered);
-        for id in &request.triggered.instances {
-            output::tell(&format!("`{name}`: {id} is an instance of Java, which reports no results"));
-        }
-        let results = match operate.results(&request).await {
-            Ok(results) => results,
-            Err(error) => {
-                let text = format!("unknown: triggered, but the registry does not answer any more: {error}");
-                let unknown = |item: &u32| ItemResult { item: *item, succeeded: false, text: text.clone() };
-                request.triggered.items.iter().map(unknown).collect()
-            }
-        };
-        failed += results.iter().filter(|result| !result.succeeded).count();
-        for ItemResult { item, text, .. } in results {
-            let object = json!({"jobName": name, "item": item, "result": text});
-            listing.push(vec![name.clone(), item.to_string(), text], object);
-        }
-    }
-    output::data(&listing.text(format))?;
-    if failed > 0 {
-        return Err(anyhow::anyhow!("{failed} items did not succeed, or have no known result").into());
-    }
-    Ok(())
 }
 
 /// The stored text; as JSON, with Java's keys, where that is asked for.

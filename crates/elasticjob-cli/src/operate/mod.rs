@@ -6,6 +6,7 @@ mod jobs;
 mod registry;
 mod servers;
 mod shards;
+mod trigger;
 mod watch;
 
 use std::sync::Arc;

@@ -255,8 +255,7 @@ impl JobMachine {
             Some(_) => Op::set(self.path.item_failovering(item), self.id()),
             None => Op::create(self.path.item_failovering(item), self.id()),
         });
-        let due = Ledger::parse(&ledger.data).map(|l| l.due).or(self.schedule.last_due).unwrap_or(now);
-        let taken = Taken { ledger_version: ledger.version, due, made: ledger.czxid };
+        let taken = Taken::of(ledger, self.schedule.last_due.unwrap_or(now));
         Some(Takeover { item, taken, from })
     }
 
@@ -395,8 +394,7 @@ impl JobMachine {
         let is_free = !self.taken.contains_key(&item) && !self.busy.contains_key(&item);
         let ours = failover.owner == self.session_id() && failover.version == TAKEN_VERSION && is_free;
         if ours {
-            let due = Ledger::parse(&ledger.data).map(|l| l.due).or(self.schedule.last_due).unwrap_or(now);
-            self.taken.insert(item, Taken { ledger_version: ledger.version, due, made: ledger.czxid });
+            self.taken.insert(item, Taken::of(ledger, self.schedule.last_due.unwrap_or(now)));
             self.orphans.remove(&item);
         }
         ours

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Source;
 use crate::limits;
+use crate::ranges::Ranges;
 use crate::time::Timestamp;
 use crate::wire::{Difference, Differences};
 
@@ -125,48 +126,60 @@ impl fmt::Display for Note {
             Note::Resharded { old, new, kept } => {
                 write!(f, "resharded from {} to {}", Owners(old), Owners(new))?;
                 if !kept.is_empty() {
-                    write!(f, "; items {kept:?} stay with their owner until their run ends")?;
+                    write!(f, "; items {} stay with their owner until their run ends", Ranges(kept))?;
                 }
                 Ok(())
             }
             Note::Assigned { items } if items.is_empty() => write!(f, "has no items"),
-            Note::Assigned { items } => write!(f, "has items {items:?}"),
+            Note::Assigned { items } => write!(f, "has items {}", Ranges(items)),
             Note::AskedForItems => {
                 write!(f, "asks the leader for a resharding: it has no items, or an item has no live owner")
             }
             Note::Begun { source, due, items, late } => {
-                write!(f, "begins items {items:?} due {due} ({}), {} ms after it", source.word(), late.as_millis())
+                write!(
+                    f,
+                    "begins items {} due {due} ({}), {} ms after it",
+                    Ranges(items),
+                    source.word(),
+                    late.as_millis()
+                )
             }
-            Note::Ended { items, failed } if failed.is_empty() => write!(f, "ended items {items:?}"),
-            Note::Ended { items, failed } => write!(f, "ended items {items:?}, of which {failed:?} failed"),
+            Note::Ended { items, failed } if failed.is_empty() => write!(f, "ended items {}", Ranges(items)),
+            Note::Ended { items, failed } => {
+                write!(f, "ended items {}, of which {} failed", Ranges(items), Ranges(failed))
+            }
             Note::Misfired { items, due } => {
-                write!(f, "misfire: items {items:?} could not begin at {due}; they are caught up once they can")
+                write!(f, "misfire: items {} could not begin at {due}; they are caught up once they can", Ranges(items))
             }
             Note::Skipped { items, due, reason } if items.is_empty() => {
                 write!(f, "skips the firing due {due}: {reason}")
             }
             Note::Skipped { items, due, reason } => {
-                write!(f, "skips the firing of items {items:?} due {due}: {reason}")
+                write!(f, "skips the firing of items {} due {due}: {reason}", Ranges(items))
             }
             Note::Passed { items, first, last, firings } if *firings >= limits::PASSED_MAX => write!(
                 f,
-                "no Rust instance began items {items:?} at {firings} firings or more from {first} to {last}: none had them then, or none could reach the registry"
+                "no Rust instance began items {} at {firings} firings or more from {first} to {last}: none had them then, or none could reach the registry",
+                Ranges(items)
             ),
             Note::Passed { items, first, firings: 1, .. } => write!(
                 f,
-                "no Rust instance began items {items:?} due {first}: none had them then, or none could reach the registry"
+                "no Rust instance began items {} due {first}: none had them then, or none could reach the registry",
+                Ranges(items)
             ),
             Note::Passed { items, first, last, firings } => write!(
                 f,
-                "no Rust instance began items {items:?} at {firings} firings from {first} to {last}: none had them then, or none could reach the registry"
+                "no Rust instance began items {} at {firings} firings from {first} to {last}: none had them then, or none could reach the registry",
+                Ranges(items)
             ),
             Note::Lost { items, due } => {
-                write!(f, "the run of items {items:?} due {due} was lost with the connection before it began")
+                write!(f, "the run of items {} due {due} was lost with the connection before it began", Ranges(items))
             }
             Note::Blocked { item, by } => write!(f, "item {item} is still running on {by}"),
             Note::Refused { items, times } => write!(
                 f,
-                "items {items:?} could not begin {times} times in a row, although all was read anew: what the registry answers is not what it decides by; do its servers have different data?"
+                "items {} could not begin {times} times in a row, although all was read anew: what the registry answers is not what it decides by; do its servers have different data?",
+                Ranges(items)
             ),
             Note::ClearedMark { item, of } => {
                 write!(f, "cleared a mark of item {item}: {of}, which set it, is gone or does not run it")
@@ -174,13 +187,17 @@ impl fmt::Display for Note {
             Note::TakenOver { item, from } => write!(f, "failover: takes item {item} over from {from}"),
             Note::Triggered => write!(f, "triggered"),
             Note::TriggerAdopted { instance, items } => {
-                write!(f, "{instance} is gone and did not take up its trigger: items {items:?} run once in its place")
+                write!(
+                    f,
+                    "{instance} is gone and did not take up its trigger: items {} run once in its place",
+                    Ranges(items)
+                )
             }
             Note::TriggerDropped { items, reason } if items.is_empty() => {
                 write!(f, "dropped the trigger: this instance is {reason}")
             }
             Note::TriggerDropped { items, reason } => {
-                write!(f, "dropped the trigger of items {items:?}, which do not run: they are {reason}")
+                write!(f, "dropped the trigger of items {}, which do not run: they are {reason}", Ranges(items))
             }
             Note::Rescheduled { cron, zone, next } => {
                 write!(f, "rescheduled to `{cron}`")?;
@@ -234,19 +251,19 @@ impl fmt::Display for Note {
     }
 }
 
-/// An assignment in one line: `0,2=10.0.0.1@-@7 1=10.0.0.2@-@9`.
+/// An assignment in one line: `[0, 2]=10.0.0.1@-@7 [1]=10.0.0.2@-@9`.
 struct Owners<'a>(&'a BTreeMap<u32, String>);
 
 impl fmt::Display for Owners<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut by_owner: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut by_owner: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for (item, owner) in self.0 {
-            by_owner.entry(owner).or_default().push(item.to_string());
+            by_owner.entry(owner).or_default().push(*item);
         }
         if by_owner.is_empty() {
             return write!(f, "nobody");
         }
-        let parts: Vec<String> = by_owner.iter().map(|(owner, items)| format!("{}={owner}", items.join(","))).collect();
+        let parts: Vec<String> = by_owner.iter().map(|(owner, items)| format!("{}={owner}", Ranges(items))).collect();
         write!(f, "{}", parts.join(" "))
     }
 }

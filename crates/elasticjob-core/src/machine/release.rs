@@ -32,19 +32,20 @@ impl JobMachine {
         let session = self.session_id();
         let Some(busy) = self.busy.get_mut(&item).filter(|b| b.run == run) else { return };
         busy.phase = Phase::Ended { at: now };
-        let result = if failed { "failed" } else { "ok" };
-        self.results.extend(std::mem::take(&mut busy.requests).into_iter().map(|request| (request, result)));
+        let requests = std::mem::take(&mut busy.requests);
+        let (mark, taken, begun_in) = (busy.mark, busy.taken, busy.session);
         out.note(Note::Ended { items: vec![item], failed: if failed { vec![item] } else { Vec::new() } });
         let was_cut_off = failed && self.cut_off.is_some();
-        match busy.mark {
-            Mark::None => drop(self.busy.remove(&item)),
-            // Its mark stays, so that another one takes the run over.
-            Mark::Persistent if was_cut_off => {
-                let taken = busy.taken && busy.session == session;
-                self.cut.insert(item, taken);
-                self.busy.remove(&item);
-            }
-            Mark::Ephemeral | Mark::Persistent => {}
+        if mark == Mark::Persistent && was_cut_off {
+            // Its mark stays, so that another one takes the run over, and answers who waits for it.
+            self.cut.insert(item, taken && begun_in == session);
+            self.busy.remove(&item);
+            return;
+        }
+        let result = if failed { "failed" } else { "ok" };
+        self.results.extend(requests.into_iter().map(|request| (request, result)));
+        if mark == Mark::None {
+            self.busy.remove(&item);
         }
     }
 

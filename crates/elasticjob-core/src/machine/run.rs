@@ -57,7 +57,7 @@ impl JobMachine {
         self.begins += 1;
         let run = RunId(self.begins);
         let (instance, session) = (self.id().to_owned(), self.session_id());
-        let mut ledger = Ledger { due, instance, session, begin: self.begins, at: Some(now) };
+        let mut ledger = Ledger { due, instance, session, begin: self.begins, at: Some(now), requests: Vec::new() };
         let mut plan = Begun { run, due, source, items: Vec::new(), parts: Vec::new(), triggers: Vec::new() };
         let mut ops = Vec::new();
         for item in items.into_iter().take(limits::ITEMS_PER_COMMIT) {
@@ -66,6 +66,7 @@ impl JobMachine {
             let own = self.items.get(&item);
             let last = own.map_or(due, |i| i.accounted.max(due));
             ledger.due = last;
+            ledger.requests = self.requests(item, source);
             let text = ledger.to_text();
             let end = if last > due { last + Duration::from_millis(1) } else { due };
             let passed = own.map_or((end, end), |i| (i.told, end));
@@ -76,13 +77,11 @@ impl JobMachine {
                 ops.push(op);
             }
             plan.items.push(item);
-            let mut requests = Vec::new();
             if source == Source::Trigger {
                 for name in self.view.triggers_of(item) {
                     plan.parts.push(Part::ItemTrigger(item));
                     ops.push(Op::delete(self.path.trigger(name)));
                     plan.triggers.push((item, name.clone()));
-                    requests.extend(name.contains('-').then(|| name.clone()));
                 }
             }
             let mark = match (config.monitor_execution, config.failover || taken) {
@@ -106,7 +105,7 @@ impl JobMachine {
                 mark,
                 session,
                 remarked: false,
-                requests,
+                requests: ledger.requests.clone(),
             };
             self.busy.insert(item, Box::new(busy));
         }
@@ -115,6 +114,15 @@ impl JobMachine {
             ops.push(Op::delete(self.path.trigger(self.id())));
         }
         self.commit(Step::Begin(Box::new(plan)), ops, out)
+    }
+
+    /// The triggers that the begin of an item answers and whose callers wait.
+    fn requests(&self, item: u32, source: Source) -> Vec<String> {
+        match source {
+            Source::Trigger => self.view.triggers_of(item).filter(|name| name.contains('-')).cloned().collect(),
+            Source::Failover => self.taken.get(&item).map(|taken| taken.requests.clone()).unwrap_or_default(),
+            Source::Schedule | Source::Misfire => Vec::new(),
+        }
     }
 
     /// What can begin now, most urgent first; all of one answer have the same due time.
@@ -374,6 +382,7 @@ impl JobMachine {
                 let again = node.is_some_and(|n| n.version > busy.version + 1);
                 let overtaken = others.is_some_and(|l| l.instance != self.id() && (l.due >= busy.due || again));
                 if overtaken || !is_same {
+                    self.answer_lost(&busy);
                     lost.entry(busy.due).or_default().push(*item);
                 }
                 continue;
@@ -402,6 +411,7 @@ impl JobMachine {
     fn begin_lost(&mut self, now: Timestamp, number: u32, busy: &Busy) {
         let failover = self.config.as_ref().is_some_and(|c| c.failover);
         if !failover && busy.mark == Mark::Persistent {
+            self.answer_lost(busy);
             self.set_phase(number, Phase::Ended { at: now });
             if let Some(item) = self.items.get_mut(&number).filter(|_| !busy.taken) {
                 item.missed = Some(busy.due);
@@ -413,9 +423,17 @@ impl JobMachine {
             self.half_taken.insert(number); // our `failover` may still stand
         } else if failover {
             self.orphans.insert(number);
-        } else if let Some(item) = self.items.get_mut(&number) {
-            item.missed = Some(busy.due);
+        } else {
+            self.answer_lost(busy);
+            if let Some(item) = self.items.get_mut(&number) {
+                item.missed = Some(busy.due);
+            }
         }
+    }
+
+    /// It was begun, does not run, and nobody takes it over.
+    fn answer_lost(&mut self, busy: &Busy) {
+        self.results.extend(busy.requests.iter().cloned().map(|request| (request, super::trigger::NOT_RUN_LOST)));
     }
 
     /// Rule: writes down that items missed a firing, so that the catch-up survives this instance.

@@ -17,6 +17,7 @@ const BEYOND: &str = "no items of the job any more";
 const NOT_RUN_DISABLED: &str = "not run: the item is disabled";
 const NOT_RUN_JOB_DISABLED: &str = "not run: the job is disabled";
 const NOT_RUN_BEYOND: &str = "not run: the job has no such item any more";
+pub(super) const NOT_RUN_LOST: &str = "not run: the link to the registry broke as it was about to begin";
 
 impl JobMachine {
     pub(super) fn trigger(&mut self, now: Timestamp, out: &mut Effects) {

@@ -11,7 +11,7 @@ use crate::shard::ShardingStrategy;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Refusal};
 use crate::view::{Answer, JobView, Query};
-use crate::wire::{Difference, JobDocument, Overwrite};
+use crate::wire::{Difference, JobDocument, Ledger, Overwrite};
 
 use super::Note;
 
@@ -358,7 +358,7 @@ pub(super) struct Busy {
 }
 
 /// An item that was taken over and is to be begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     /// The version of the item's node, which its begin raises.
     pub(super) ledger_version: i32,
@@ -366,6 +366,18 @@ pub(super) struct Taken {
     pub(super) due: Timestamp,
     /// The transaction that created the item's node.
     pub(super) made: i64,
+    /// The triggers that the run which was cut off answered, and whose callers wait.
+    pub(super) requests: Vec<String>,
+}
+
+impl Taken {
+    /// Of the item's node; without a begin of ours in it, the firing is the one given.
+    pub(super) fn of(node: &Node, otherwise: Timestamp) -> Taken {
+        let ledger = Ledger::parse(&node.data);
+        let due = ledger.as_ref().map_or(otherwise, |ledger| ledger.due);
+        let requests = ledger.map(|ledger| ledger.requests).unwrap_or_default();
+        Taken { ledger_version: node.version, due, made: node.czxid, requests }
+    }
 }
 
 /// A takeover that came to nothing: its `failovering` is to be deleted.

@@ -18,6 +18,7 @@ use super::{ItemView, Picture};
 use crate::config::JobConfig;
 use crate::cron::Cron;
 use crate::latch;
+use crate::ranges::Ranges;
 use crate::shard;
 use crate::time::Timestamp;
 use crate::tree::Node;
@@ -270,7 +271,7 @@ impl Look<'_> {
         let asked = self.picture.view.necessary.as_ref().map(|node| node.created);
         let since = asked.map(|since| format!("to be divided anew since {}", self.ago(since)));
         if unowned.is_empty() && orphaned.is_empty() {
-            let mut told: Vec<String> = owners.iter().map(|(id, items)| format!("{items:?} on {id}")).collect();
+            let mut told: Vec<String> = owners.iter().map(|(id, items)| format!("{} on {id}", Ranges(items))).collect();
             let verdict = if asked.is_some() { Verdict::Note } else { Verdict::Fine };
             told.extend(since);
             // Jobs with few items meet on the same instances.
@@ -504,7 +505,7 @@ impl Look<'_> {
                 if begun.is_empty() { "no item owes it".to_owned() } else { format!("accounted for by {begun:?}") };
             return self.push(CheckName::LastFiring, Verdict::Fine, format!("due {due}: {told}"));
         }
-        let told: Vec<String> = owed.iter().map(|(id, items)| format!("items {items:?} of {id}")).collect();
+        let told: Vec<String> = owed.iter().map(|(id, items)| format!("items {} of {id}", Ranges(items))).collect();
         let evidence = format!(
             "due {due}: not begun by {}; where nothing above says why, the log of that process does",
             told.join("; ")

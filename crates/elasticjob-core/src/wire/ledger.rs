@@ -19,16 +19,22 @@ pub struct Ledger {
     pub begin: u64,
     /// The writer's clock when it asked for the begin; none in what was written before this was told.
     pub at: Option<Timestamp>,
+    /// The triggers that this begin answers and whose callers wait for a result: whoever takes the run over answers them.
+    pub requests: Vec<String>,
 }
 
 impl Ledger {
-    /// The node's text: `due=<ms> by=<instance> session=<hex> begin=<n> at=<ms>`.
+    /// The node's text: `due=<ms> by=<instance> session=<hex> begin=<n> at=<ms> for=<trigger>,<trigger>`, the last part only where
+    /// a caller waits.
     pub fn to_text(&self) -> String {
-        let Ledger { due, instance, session, begin, at } = self;
+        let Ledger { due, instance, session, begin, at, requests } = self;
         let mut text = String::with_capacity(instance.len() + 100);
         let _ = write!(text, "due={} by={instance} session={session:016x} begin={begin}", due.0); // cannot fail
         if let Some(at) = at {
             let _ = write!(text, " at={}", at.0);
+        }
+        if !requests.is_empty() {
+            let _ = write!(text, " for={}", requests.join(","));
         }
         text
     }
@@ -43,7 +49,8 @@ impl Ledger {
         let session = u64::from_str_radix(field("session")?, 16).ok()?;
         let begin = field("begin")?.parse().ok()?;
         let at = field("at").and_then(|at| at.parse().ok()).map(Timestamp);
-        Some(Ledger { due, instance, session, begin, at })
+        let requests = field("for").map(|names| names.split(',').map(str::to_owned).collect()).unwrap_or_default();
+        Some(Ledger { due, instance, session, begin, at, requests })
     }
 }
 
@@ -81,9 +88,13 @@ mod tests {
             session: 0xab,
             begin: 3,
             at: Some(Timestamp(19)),
+            requests: Vec::new(),
         };
         assert_eq!(ledger.to_text(), "due=17 by=10.0.0.1@-@7 session=00000000000000ab begin=3 at=19");
-        assert_eq!(Ledger::parse(ledger.to_text().as_bytes()), Some(ledger));
+        assert_eq!(Ledger::parse(ledger.to_text().as_bytes()).as_ref(), Some(&ledger));
+        let awaited = Ledger { requests: vec!["0-1f".into(), "0-2e".into()], ..ledger };
+        assert!(awaited.to_text().ends_with(" at=19 for=0-1f,0-2e"), "{}", awaited.to_text());
+        assert_eq!(Ledger::parse(awaited.to_text().as_bytes()), Some(awaited));
         for foreign in ["", "due=x by=a session=0 begin=1", "hello", "due=1 by=a"] {
             assert_eq!(Ledger::parse(foreign.as_bytes()), None, "{foreign}");
             assert_eq!(Claim::parse(foreign.as_bytes()), None, "{foreign}");

@@ -250,7 +250,7 @@ mod tests {
         let path = JobPath::new("job");
         let at = Timestamp(1_700_000_000_000);
         let wrote = |data: &str| What::Wrote { data: data.as_bytes().into(), owner: 0 };
-        let ledger = Ledger { due: at, instance: ID.into(), session: 1, begin: 1, at: Some(at) };
+        let ledger = Ledger { due: at, instance: ID.into(), session: 1, begin: 1, at: Some(at), requests: Vec::new() };
         let change =
             |zxid, session, after: Duration, path: String, what| Change { at: at + after, zxid, session, path, what };
         let mut history = vec![

@@ -18,6 +18,7 @@ use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::limits;
 use elasticjob_core::machine::Source;
 use elasticjob_core::path::JobPath;
+use elasticjob_core::ranges::Ranges;
 use elasticjob_core::tree::{Node, Op};
 use elasticjob_core::view::Query;
 use elasticjob_registry::{Link, Outcome, Sink, Target};
@@ -445,7 +446,7 @@ impl<'a> Gathering<'a> {
                 {
                     let items: Vec<u32> = marks.ours.iter().map(|(item, _)| *item).collect();
                     let of = self.run.sharding_total_count();
-                    return Err(self.error(&format!("only items {items:?} of {of} came in time")));
+                    return Err(self.error(&format!("only items {} of {of} came in time", Ranges(&items))));
                 }
                 Some(_) | None => {}
             }

@@ -11,6 +11,7 @@ mod explain;
 mod history;
 mod jobs;
 mod remove;
+mod results;
 mod shards;
 mod statistics;
 mod trigger;
@@ -33,7 +34,8 @@ pub use config::{Change, StoredConfig};
 pub(crate) use dump::dump_text;
 pub use dump::{DUMP_ANSWER_MAX, dump_from};
 pub use history::{History, HistoryEntry, HistoryQuery, history};
-pub use trigger::{ItemResult, TriggerRequest, Triggered};
+pub use results::{ItemResult, Pending};
+pub use trigger::{TriggerRequest, Triggered};
 
 /// How often an operation is tried again because somebody else wrote at the same time.
 const TRIES: usize = 20;

@@ -1,27 +1,22 @@
-//! Triggering a job (Java: `JobOperateAPI.trigger`), and waiting for what becomes of it.
+//! Triggering a job (Java: `JobOperateAPI.trigger`).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use elasticjob_core::picture::{Detail, Picture};
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::{Answer, Query};
-use elasticjob_core::wire::{Claim, JobDocument, Ledger};
-use elasticjob_registry::{Link, Outcome};
+use elasticjob_core::wire::{Claim, JobDocument};
+use elasticjob_registry::Outcome;
 
-use super::{Operate, OperateError};
+use super::{ItemResult, Operate, OperateError};
 use crate::clock;
 
 /// An owner that has not claimed an item after this is an instance of Java, or one that hangs.
 const CLAIM_WAIT: Duration = Duration::from_secs(1);
 /// Between two looks at what is awaited.
-const LOOK: Duration = Duration::from_millis(100);
-/// So long after its run is gone from the registry an item without a result is reported as that.
-const RESULT_WAIT: Duration = Duration::from_secs(5);
-/// So long a broken link may take to come back while results are awaited.
-const LINK_WAIT: Duration = Duration::from_secs(60);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// Items that are triggered in one transaction.
-const ITEMS_AT_ONCE: usize = 1_000;
+pub(super) const ITEMS_AT_ONCE: usize = 1_000;
 
 /// What a trigger came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,22 +29,12 @@ pub struct Triggered {
     pub not_run: Vec<(u32, &'static str)>,
 }
 
-/// What became of one item of a trigger.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ItemResult {
-    /// The item.
-    pub item: u32,
-    /// Whether it ran and succeeded.
-    pub succeeded: bool,
-    /// `ok`, `failed`, or why nothing is known.
-    pub text: String,
-}
-
 /// A trigger whose results can be waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TriggerRequest {
-    job: String,
-    id: String,
+    pub(super) job: String,
+    /// What tells this trigger from others of the job.
+    pub(super) id: String,
     /// What was triggered.
     pub triggered: Triggered,
 }
@@ -89,7 +74,7 @@ impl Operate {
     /// The items run although the caller stopped waiting.
     pub async fn trigger_and_wait(&self, job: &str) -> Result<(Triggered, Vec<ItemResult>), OperateError> {
         let request = self.trigger_with_results(job).await?;
-        let results = self.results(&request).await?;
+        let results = self.results(&request, None, |_| {}).await?;
         Ok((request.triggered, results))
     }
 
@@ -169,113 +154,6 @@ impl Operate {
             }
         }
         Ok(true)
-    }
-
-    /// Waits until the link is up with that session; `None` when it comes back with another one, or not in time.
-    async fn wait_for_link(&self, session: u64) -> Option<()> {
-        let mut link = self.registry.link();
-        let up = clock::within(LINK_WAIT, link.wait_for(|link| matches!(link, Link::Up { .. }))).await?.ok()?.clone();
-        clock::sleep(LOOK).await;
-        matches!(up, Link::Up { session: current, .. } if current == session).then_some(())
-    }
-
-    /// Waits until each item of a trigger has run, and returns the results.
-    ///
-    /// # Errors
-    ///
-    /// The registry failed, and did not come back within a minute with the same session. The items run all the same.
-    pub async fn results(&self, request: &TriggerRequest) -> Result<Vec<ItemResult>, OperateError> {
-        let TriggerRequest { job, id: request, triggered: Triggered { items, .. } } = request;
-        let path = elasticjob_core::path::JobPath::new(job);
-        let mut waiting: BTreeMap<u32, Awaited> = items.iter().map(|item| (*item, Awaited::default())).collect();
-        let mut results = BTreeMap::new();
-        let session = self.session().await?;
-        while !waiting.is_empty() {
-            let asked: Vec<u32> = waiting.keys().copied().collect();
-            let name = |item: u32| format!("{item}-{request}");
-            let queries = asked.iter().flat_map(|item| {
-                let nodes = [path.result(&name(*item)), path.trigger(&name(*item)), path.item(*item)];
-                nodes.into_iter().chain([path.item_running(*item)]).map(Query::Node)
-            });
-            let queries = std::iter::once(Query::Children(path.instances())).chain(queries).collect();
-            let answers = match self.registry.read(queries).await {
-                Ok(answers) => answers,
-                // The results stand in the registry as long as this session.
-                Err(error) if error.is_retryable() && self.registry.reconnects() => {
-                    self.wait_for_link(session).await.ok_or(error)?;
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let (instances, answers) = answers.split_first().map_or((&[][..], &[][..]), |(i, a)| (i.children(), a));
-            for (item, answers) in asked.iter().zip(answers.chunks(4)) {
-                let Some(awaited) = waiting.get_mut(item) else { continue };
-                if let Some(text) = awaited.look(answers, instances) {
-                    results.insert(*item, text);
-                    waiting.remove(item);
-                }
-            }
-            if !waiting.is_empty() {
-                clock::sleep(LOOK).await;
-            }
-        }
-        // They would go with the session; a program's may last.
-        let deletions: Vec<Op> =
-            items.iter().map(|item| Op::delete(path.result(&format!("{item}-{request}")))).collect();
-        for part in deletions.chunks(ITEMS_AT_ONCE) {
-            self.registry.commit(self.session().await?, part).await;
-        }
-        let result = |(item, text): (u32, String)| ItemResult { item, succeeded: text == "ok", text };
-        Ok(results.into_iter().map(result).collect())
-    }
-}
-
-/// What is known of an item whose end is awaited.
-#[derive(Default)]
-struct Awaited {
-    /// The ledger that its begin wrote.
-    begun: Option<Vec<u8>>,
-    /// Since when nothing shows that it still runs.
-    gone_since: Option<Instant>,
-    /// The instance that took the run over.
-    taker: Option<String>,
-}
-
-impl Awaited {
-    /// Looks at result, trigger and ledger; returns what became of the item when that is known.
-    fn look(&mut self, answers: &[Answer], instances: &[String]) -> Option<String> {
-        let [result, trigger, item, running] = answers else { return None };
-        let result = result.node().map(|node| node.text());
-        if let Some(text) = result.filter(|text| !text.is_empty()) {
-            return Some(text);
-        }
-        if trigger.node().is_some() {
-            return None;
-        }
-        let ledger = item.node().map(|node| node.data.to_vec()).unwrap_or_default();
-        let begun = self.begun.get_or_insert_with(|| ledger.clone());
-        let runner = Ledger::parse(begun).map(|ledger| ledger.instance);
-        // A takeover starts the same due time on another instance, which does not know that a caller waits.
-        let due = |data: &[u8]| Ledger::parse(data).map(|ledger| ledger.due);
-        if *begun != ledger && due(begun) == due(&ledger) && running.node().is_some() {
-            self.gone_since = None;
-            self.taker = Ledger::parse(&ledger).map(|ledger| ledger.instance);
-            return None;
-        }
-        let runs = *begun == ledger && runner.as_ref().is_some_and(|runner| instances.contains(runner));
-        if runs {
-            self.gone_since = None;
-            return None;
-        }
-        let since = *self.gone_since.get_or_insert_with(clock::instant);
-        let runner = runner.unwrap_or_else(|| "its instance".to_owned());
-        (since.elapsed() > RESULT_WAIT).then(|| match &self.taker {
-            Some(taker) => format!(
-                "unknown: {runner} died, and {taker} has run the item in its place; see the log of its agent, or the event trace, for \
-                 the result"
-            ),
-            None => format!("unknown: {runner} ended without a result; see the log of its agent, or the event trace"),
-        })
     }
 }
 

@@ -48,7 +48,9 @@ fn healthy() -> (Picture, JobDocument) {
         view.apply(&path, &at_path, Some(node(&text, at(0))));
     }
     let ledger = |due: i64| {
-        let text = Ledger { due: at(due), instance: ID.into(), session: 1, begin: 1, at: Some(at(due)) }.to_text();
+        let text =
+            Ledger { due: at(due), instance: ID.into(), session: 1, begin: 1, at: Some(at(due)), requests: Vec::new() }
+                .to_text();
         Some(node(&text, at(due)))
     };
     let item = || ItemView {

@@ -1,0 +1,112 @@
+//! `elasticjob job trigger`, and the wait for its results.
+
+use std::time::Duration;
+
+use elasticjob::{ItemResult, Operate, OperateError, Pending, Triggered};
+use elasticjob_core::ranges::Ranges;
+use serde_json::json;
+
+use crate::args::Output;
+use crate::output::{self, Listing};
+use crate::{Failure, clock};
+
+/// When people are told what the results wait for.
+const SAY_FIRST: Duration = Duration::from_secs(5);
+/// And how often after that.
+const SAY_AGAIN: Duration = Duration::from_secs(30);
+
+/// Triggers a job, and says which items do not run.
+pub(super) async fn only(operate: &Operate, job: &str) -> Result<(), OperateError> {
+    operate.trigger(job).await.map(|triggered| not_run(job, &triggered))
+}
+
+/// Says which items a trigger does not run.
+fn not_run(job: &str, triggered: &Triggered) {
+    for (item, reason) in &triggered.not_run {
+        output::tell(&format!("item {item} of `{job}` does not run: {reason}"));
+    }
+}
+
+/// The results of all items; exit code 1 where one did not succeed, or its result is not known. All jobs are triggered before the
+/// first result is awaited.
+pub(super) async fn and_wait(
+    operate: &Operate,
+    names: &[String],
+    timeout: Option<u32>,
+    format: Output,
+) -> Result<(), Failure> {
+    for name in names {
+        operate.check_trigger(name).await?;
+    }
+    let mut requests = Vec::new();
+    let mut failed = 0;
+    for name in names {
+        match operate.trigger_with_results(name).await {
+            Ok(request) => requests.push((name, request)),
+            Err(error) => {
+                output::tell(&format!("elasticjob: {error}"));
+                failed += 1;
+            }
+        }
+    }
+    let mut listing = Listing::new(&["JOB", "ITEM", "RESULT"]);
+    let (started, limit) = (clock::instant(), timeout.map(|seconds| Duration::from_secs(seconds.into())));
+    for (name, request) in requests {
+        not_run(name, &request.triggered);
+        for id in &request.triggered.instances {
+            output::tell(&format!("`{name}`: {id} is an instance of Java, which reports no results"));
+        }
+        let results = match operate
+            .results(&request, limit.map(|limit| limit.saturating_sub(started.elapsed())), waiting(name))
+            .await
+        {
+            Ok(results) => results,
+            Err(error) => {
+                let text = format!("unknown: triggered, but the registry does not answer any more: {error}");
+                let unknown = |item: &u32| ItemResult { item: *item, succeeded: false, text: text.clone() };
+                request.triggered.items.iter().map(unknown).collect()
+            }
+        };
+        failed += results.iter().filter(|result| !result.succeeded).count();
+        for ItemResult { item, text, .. } in results {
+            let object = json!({"jobName": name, "item": item, "result": text});
+            listing.push(vec![name.clone(), item.to_string(), text], object);
+        }
+    }
+    output::data(&listing.text(format))?;
+    if failed > 0 {
+        return Err(anyhow::anyhow!("{failed} items did not succeed, or have no known result").into());
+    }
+    Ok(())
+}
+
+/// Says what the results of a job wait for, when they take long.
+fn waiting(job: &str) -> impl FnMut(&[(u32, Pending)]) {
+    let mut next = clock::instant() + SAY_FIRST;
+    move |pending| {
+        if clock::instant() < next {
+            return;
+        }
+        next = clock::instant() + SAY_AGAIN;
+        let mut told: Vec<(&Pending, Vec<u32>)> = Vec::new();
+        for (item, state) in pending {
+            match told.iter_mut().find(|(other, _)| *other == state) {
+                Some((_, items)) => items.push(*item),
+                None => told.push((state, vec![*item])),
+            }
+        }
+        for (state, items) in told {
+            let items = Ranges(&items);
+            let text = match state {
+                Pending::NotBegun => {
+                    format!("no instance has begun items {items} yet: `elasticjob job explain {job}` says why")
+                }
+                Pending::Running(instance) => format!("{instance} runs items {items}"),
+                Pending::Unregistered(instance) => format!(
+                    "{instance}, which began items {items}, has left or died, and no instance has taken them over yet"
+                ),
+            };
+            output::tell(&format!("`{job}`: {text}"));
+        }
+    }
+}

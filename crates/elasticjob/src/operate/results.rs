@@ -1,0 +1,192 @@
+//! What becomes of the items of a trigger. The caller keeps a node for each; the instance that runs the item, or took the run over,
+//! writes the result there.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use elasticjob_core::path::JobPath;
+use elasticjob_core::tree::Op;
+use elasticjob_core::view::{Answer, Query};
+use elasticjob_core::wire::Ledger;
+use elasticjob_registry::Link;
+
+use super::trigger::{ITEMS_AT_ONCE, LOOK};
+use super::{Operate, OperateError, TriggerRequest};
+use crate::clock;
+
+/// So long after its run is gone from the registry an item without a result is reported as that.
+const RESULT_WAIT: Duration = Duration::from_secs(5);
+/// So long a registry may fail to answer while results are awaited.
+const LINK_WAIT: Duration = Duration::from_secs(60);
+
+/// What became of one item of a trigger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemResult {
+    /// The item.
+    pub item: u32,
+    /// Whether it ran and succeeded.
+    pub succeeded: bool,
+    /// `ok`, `failed`, or why nothing is known.
+    pub text: String,
+}
+
+/// What an item whose result is awaited waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// No instance has begun it.
+    NotBegun,
+    /// That instance runs it.
+    Running(String),
+    /// That instance began it and is not registered any more: the run ends there, or is taken over once an instance can.
+    Unregistered(String),
+}
+
+impl fmt::Display for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pending::NotBegun => f.write_str("no instance has begun it"),
+            Pending::Running(instance) => write!(f, "{instance} runs it"),
+            Pending::Unregistered(instance) => {
+                write!(f, "{instance}, which began it, has left or died, and no instance has taken it over")
+            }
+        }
+    }
+}
+
+impl Operate {
+    /// Waits until each item of a trigger has run, and returns the results. Every tenth of a second, `on_wait` is told of the items
+    /// that are still awaited. Items without a result when `limit` is over get one that says what they wait for; they run all
+    /// the same. Without a limit, an item that no instance can run is awaited for ever.
+    ///
+    /// # Errors
+    ///
+    /// The registry did not answer for a minute, or came back with another session: the results are lost. The items run all the
+    /// same.
+    pub async fn results(
+        &self,
+        request: &TriggerRequest,
+        limit: Option<Duration>,
+        mut on_wait: impl FnMut(&[(u32, Pending)]),
+    ) -> Result<Vec<ItemResult>, OperateError> {
+        let path = JobPath::new(&request.job);
+        let items = &request.triggered.items;
+        let name = |item: u32| format!("{item}-{}", request.id);
+        let mut awaited: BTreeMap<u32, Awaited> = items.iter().map(|item| (*item, Awaited::new(name(*item)))).collect();
+        let mut results = BTreeMap::new();
+        let session = self.session().await?;
+        let until = limit.and_then(|limit| clock::instant().checked_add(limit));
+        let mut silent_since: Option<Instant> = None;
+        while !awaited.is_empty() {
+            let asked: Vec<u32> = awaited.keys().copied().collect();
+            let queries = asked.iter().flat_map(|item| {
+                let name = name(*item);
+                let nodes = [path.result(&name), path.trigger(&name), path.item(*item), path.item_running(*item)];
+                nodes.map(Query::Node)
+            });
+            let queries = std::iter::once(Query::Children(path.instances())).chain(queries).collect();
+            let answers = match self.registry.read(queries).await {
+                Ok(answers) => answers,
+                // The results stand in the registry as long as this session.
+                Err(error) if error.is_retryable() && self.registry.reconnects() => {
+                    let since = *silent_since.get_or_insert_with(clock::instant);
+                    if clock::instant() >= since + LINK_WAIT || !self.is_back(session).await {
+                        return Err(error.into());
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            silent_since = None;
+            let (instances, answers) = answers.split_first().map_or((&[][..], &[][..]), |(i, a)| (i.children(), a));
+            let mut pending = Vec::new();
+            for (item, answers) in asked.iter().zip(answers.chunks(4)) {
+                let Some(of) = awaited.get_mut(item) else { continue };
+                match of.look(answers, instances) {
+                    Ok(result) => {
+                        results.insert(*item, result);
+                        awaited.remove(item);
+                    }
+                    Err(state) => pending.push((*item, state)),
+                }
+            }
+            if until.is_some_and(|until| clock::instant() >= until) {
+                for (item, state) in pending {
+                    results.insert(item, format!("unknown, and not awaited any longer: {state}"));
+                    awaited.remove(&item);
+                }
+            } else if !pending.is_empty() {
+                on_wait(&pending);
+                clock::sleep(LOOK).await;
+            }
+        }
+        // They would go with the session; a program's may last.
+        let deletions: Vec<Op> = items.iter().map(|item| Op::delete(path.result(&name(*item)))).collect();
+        for part in deletions.chunks(ITEMS_AT_ONCE) {
+            self.registry.commit(self.session().await?, part).await;
+        }
+        let result = |(item, text): (u32, String)| ItemResult { item, succeeded: text == "ok", text };
+        Ok(results.into_iter().map(result).collect())
+    }
+
+    /// Waits until the link is up; `false` when it comes back with another session, or not in time.
+    async fn is_back(&self, session: u64) -> bool {
+        let mut link = self.registry.link();
+        let up = clock::within(LINK_WAIT, link.wait_for(|link| matches!(link, Link::Up { .. })));
+        let is_same = match up.await {
+            Some(Ok(up)) => matches!(&*up, Link::Up { session: current, .. } if *current == session),
+            Some(Err(_)) | None => false,
+        };
+        clock::sleep(LOOK).await;
+        is_same
+    }
+}
+
+/// What is known of an item whose result is awaited.
+struct Awaited {
+    /// Its trigger.
+    name: String,
+    /// Who was last seen to run it.
+    runner: Option<String>,
+    /// Since when nothing shows that it still runs.
+    gone_since: Option<Instant>,
+}
+
+impl Awaited {
+    fn new(name: String) -> Awaited {
+        Awaited { name, runner: None, gone_since: None }
+    }
+
+    /// Looks at result, trigger, ledger and mark: the result where it is known, else what is awaited.
+    fn look(&mut self, answers: &[Answer], instances: &[String]) -> Result<String, Pending> {
+        let node = |index: usize| answers.get(index).and_then(Answer::node);
+        if let Some(result) = node(0).map(|node| node.text()).filter(|text| !text.is_empty()) {
+            return Ok(result);
+        }
+        if node(1).is_some() {
+            return Err(Pending::NotBegun);
+        }
+        // The begin that answers the trigger, or the takeover of that run.
+        let ledger = node(2).and_then(|node| Ledger::parse(&node.data));
+        if let Some(ledger) = ledger.filter(|ledger| ledger.requests.contains(&self.name)) {
+            let runner = ledger.instance;
+            self.runner = Some(runner.clone());
+            let pending = if instances.contains(&runner) {
+                Some(Pending::Running(runner))
+            } else {
+                // With failover its mark stays until the run is taken over.
+                node(3).map(|_| Pending::Unregistered(runner))
+            };
+            if let Some(pending) = pending {
+                self.gone_since = None;
+                return Err(pending);
+            }
+        }
+        let since = *self.gone_since.get_or_insert_with(clock::instant);
+        let runner = self.runner.clone().unwrap_or_else(|| "its instance".to_owned());
+        if since.elapsed() < RESULT_WAIT {
+            return Err(Pending::Running(runner));
+        }
+        Ok(format!("unknown: {runner} ended without a result; see the log of its agent, or the event trace"))
+    }
+}

@@ -29,6 +29,7 @@ const QUICK_START: &str = include_str!("quick-start.yaml");
 /// Runs the jobs of a file, or the quick-start ones.
 pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Failure> {
     let file = load(path)?;
+    log_warnings(&file);
     let registry = registry.map(absolute_registry);
     let registry = registry.as_deref();
     // Relative paths of a file, those of its scripts too, begin at its folder.
@@ -85,11 +86,24 @@ pub(crate) fn check(path: &Path, format: Output) -> Result<(), Failure> {
     let name = path.display().to_string();
     let folder = folder_of(path);
     let file = checked(file::read(path, &environment), &name, Some(&folder))?;
+    tell_warnings(&file, &name);
     let jobs = file.jobs.len();
     output::data(&match format {
         Output::Table => format!("{name}: {jobs} job{}, no faults\n", if jobs == 1 { "" } else { "s" }),
         Output::Json | Output::Yaml => output::object(&serde_json::json!({"file": name, "jobs": jobs}), format),
     })
+}
+
+/// Says what is no fault and may be a mistake.
+pub(crate) fn tell_warnings(file: &AgentFile, name: &str) {
+    for Fault { at, text } in &file.warnings {
+        output::tell(&format!("{name}:{}:{}: warning: {text}", at.line, at.column));
+    }
+}
+
+/// The same for an agent's log.
+fn log_warnings(file: &AgentFile) {
+    file.warnings.iter().for_each(|warning| tracing::warn!("the file, {warning}"));
 }
 
 /// What ends an agent, and what has it read its file again.
@@ -169,6 +183,13 @@ fn checked(mut file: AgentFile, name: &str, folder: Option<&Path>) -> Result<Age
         let (config, _) = JobConfig::best_effort(&job.document, &elasticjob::time_zone);
         found.extend(folder.into_iter().flat_map(|folder| missing_programs(&config, folder)));
         let name = &job.document.job_name;
+        let spelled = |fault: &mut elasticjob::ConfigError| {
+            let (key, other) = ("jobExecutorThreadPoolSizeProviderType", "jobExecutorServiceHandlerType");
+            if fault.key == key && job.places.contains_key(other) {
+                fault.key = other;
+            }
+        };
+        found.iter_mut().for_each(spelled);
         faults.extend(found.iter().map(|fault| {
             let place = at(fault.key, Some(fault));
             Fault { at: place, text: format!("job `{name}`: key {fault}") }
@@ -179,7 +200,6 @@ fn checked(mut file: AgentFile, name: &str, folder: Option<&Path>) -> Result<Age
     }
     let order = |fault: &Fault| (fault.at.line, fault.at.column);
     file.warnings.sort_by_key(order);
-    file.warnings.iter().for_each(|warning| output::tell(&format!("{name}:{warning}")));
     faults.sort_by_key(order);
     faults.dedup();
     if faults.is_empty() {
@@ -201,13 +221,12 @@ fn clock_warning(config: &JobConfig) -> Option<(&'static str, String)> {
     Some(("cron", text))
 }
 
-/// The thread pool has two keys, and a missing property is told where the properties stand.
+/// A missing property is told where the properties stand.
 fn props_place<'a>(
     job: &'a FileJob,
     fault: &elasticjob::ConfigError,
 ) -> Option<&'a elasticjob_core::wire::yaml::Position> {
     match fault.key {
-        "jobExecutorThreadPoolSizeProviderType" => job.places.get("jobExecutorServiceHandlerType"),
         key if key.starts_with("props.") => job.places.get("props"),
         _ => None,
     }
@@ -417,7 +436,13 @@ impl Agent<'_> {
                 // One that an operator has shut down starts again.
                 Some(_) | None if stopped => {}
                 Some(_) | None => {
-                    tracing::info!(job = handle.name(), "is no longer in the file as it was: stopped");
+                    match jobs.iter().any(|new| new.document.job_name == handle.name()) {
+                        true => tracing::info!(
+                            job = handle.name(),
+                            "the file describes it in another way: stops, and starts again"
+                        ),
+                        false => tracing::info!(job = handle.name(), "is no longer in the file: stops"),
+                    }
                     self.stopping.push(handle);
                 }
             }

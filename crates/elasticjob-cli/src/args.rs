@@ -9,7 +9,8 @@ use clap_complete::Shell;
 #[derive(Debug, Parser)]
 #[command(name = "elasticjob", version, disable_help_subcommand = true)]
 pub(crate) struct Args {
-    /// The registry: zookeeper://h1:2181,h2:2181/namespace or embedded:PATH. For up and agent it replaces `regCenter`.
+    /// The registry: zookeeper://h1:2181,h2:2181/namespace or embedded:PATH. For up and agent it replaces `regCenter`. The
+    /// variable ELASTICJOB_DIGEST has ZooKeeper's credentials, as user:password.
     #[arg(long, global = true, env = "ELASTICJOB_REGISTRY", value_name = "URL")]
     pub(crate) registry: Option<String>,
     /// How data is printed.

@@ -1,6 +1,7 @@
 //! A job's configuration, checked once (Java: `JobConfiguration`; manual: "Job configuration").
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,8 +68,7 @@ pub struct JobConfig {
 }
 
 /// One fault of a configuration.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{key}`: `{value}` is wrong: {expected}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The key, as Java names it.
     pub key: &'static str,
@@ -76,6 +76,18 @@ pub struct ConfigError {
     pub value: String,
     /// What was expected.
     pub expected: String,
+}
+
+impl std::error::Error for ConfigError {}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ConfigError { key, value, expected } = self;
+        match value.as_str() {
+            "" => write!(f, "`{key}` is missing or empty: {expected}"),
+            _ => write!(f, "`{key}`: `{value}` is wrong: {expected}"),
+        }
+    }
 }
 
 impl JobConfig {

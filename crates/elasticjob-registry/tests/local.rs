@@ -184,7 +184,7 @@ async fn a_backup_is_taken_while_jobs_run_and_a_restore_keeps_tokens_rising() {
     assert!(embedded::check(&path).await.expect("sound").contains("no damage"));
     assert!(embedded::backup(&path, &copy).await.expect("a backup").starts_with("wrote 2 nodes"));
     let error = embedded::backup(&path, &copy).await.expect_err("it exists").to_string();
-    assert!(error.contains("copy.db: cannot create it"), "{error}");
+    assert!(error.contains("copy.db: it exists already; choose the name of a new file"), "{error}");
     let error = embedded::restore(&path, &copy).expect_err("a process holds it");
     assert_eq!(error, Error::InUse { path: path.clone() });
     let session = conformance::session(&holder).await;

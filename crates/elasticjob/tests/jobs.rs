@@ -172,7 +172,9 @@ async fn wrong_starts_are_refused_with_their_reason() {
     };
     let wrong = |error: Result<(), Error>| error.expect_err("refused").to_string();
     let cron = "0 0 3 * * ?";
-    assert!(wrong(start(ScheduleJob::new("a", 1)).await).contains("`cron`: `` is wrong: a scheduled job needs one"));
+    assert!(
+        wrong(start(ScheduleJob::new("a", 1)).await).contains("`cron` is missing or empty: a scheduled job needs one")
+    );
     let error = wrong(start(ScheduleJob::new("a", 1).cron(cron).sharding_strategy("EVEN")).await);
     assert!(error.contains("`jobShardingStrategyType`: `EVEN` is wrong: expected one of AVG_ALLOCATION"), "{error}");
     let error = wrong(start(ScheduleJob::new("a", 0).cron(cron)).await);

@@ -61,7 +61,7 @@ fn up_shows_runs_within_seconds_and_ctrl_c_ends_it_cleanly() {
     assert!(text(&list.stdout).contains("CRASHED"), "{}", text(&list.stdout));
     let process = up(folder.path(), "log2");
     eventually("it stays disabled", PATIENCE, || {
-        process.log().contains("is DISABLED in the registry and stays so").then_some(())
+        process.log().contains("the job is disabled in the registry and stays so").then_some(())
     });
     assert!(output(&["job", "enable", "hello"], folder.path()).status.success());
     eventually("it runs again", PATIENCE, || process.log().contains("hello from item 2").then_some(()));
@@ -112,7 +112,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
         (
             "thread pool",
             format!("      cron: '* * * * * ?'\n      jobExecutorServiceHandlerType: GPU\n{props}"),
-            "8:38: job `a`: key `jobExecutorThreadPoolSizeProviderType`: `GPU` is wrong: expected one of CPU, SINGLE_THREAD",
+            "8:38: job `a`: key `jobExecutorServiceHandlerType`: `GPU` is wrong: expected one of CPU, SINGLE_THREAD",
         ),
         (
             "parameters",
@@ -132,7 +132,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
         (
             "command",
             "      cron: '* * * * * ?'\n".to_owned(),
-            "4:5: job `a`: key `props.script.command.line`: `` is wrong: expected a command: it is empty",
+            "4:5: job `a`: key `props.script.command.line` is missing or empty: expected a command: the path of a program, and its arguments",
         ),
         (
             "range",

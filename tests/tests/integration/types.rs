@@ -256,7 +256,7 @@ fn wrong_properties_end_the_start_with_key_value_and_expectation() {
     for (job, told) in [
         (
             Job::new("SCRIPT", 1).prop("x", "y"),
-            vec!["key `props.script.command.line`: `` is wrong: expected a command"],
+            vec!["key `props.script.command.line` is missing or empty: expected a command"],
         ),
         (Job::new("SCRIPT", 1).prop("script.command.line", "a 'b"), vec!["`a 'b` is wrong", "a quote ' is not closed"]),
         (
@@ -273,7 +273,7 @@ fn wrong_properties_end_the_start_with_key_value_and_expectation() {
         ),
         (
             Job::new("HTTP", 1).prop("http.method", "GET"),
-            vec!["key `props.http.uri`: `` is wrong: expected the address"],
+            vec!["key `props.http.uri` is missing or empty: expected the address"],
         ),
         (
             http().prop("http.uri", "ftp://localhost/"),
@@ -317,8 +317,8 @@ fn wrong_properties_end_the_start_with_key_value_and_expectation() {
             email().prop("email.port", "x"),
             vec!["`props.email.port`: `x` is wrong: expected a whole number from 1 to 65535"],
         ),
-        (script().handler("WECHAT"), vec!["key `props.wechat.webhook`: `` is wrong"]),
-        (script().handler("DINGTALK"), vec!["key `props.dingtalk.webhook`: `` is wrong"]),
+        (script().handler("WECHAT"), vec!["key `props.wechat.webhook` is missing or empty"]),
+        (script().handler("DINGTALK"), vec!["key `props.dingtalk.webhook` is missing or empty"]),
         (
             script()
                 .handler("DINGTALK")
@@ -332,7 +332,9 @@ fn wrong_properties_end_the_start_with_key_value_and_expectation() {
         ),
         (
             script().listener("SCRIPT"),
-            vec!["key `props.elasticjob.listener.before.command.line`: `` is wrong: expected a command, here or in"],
+            vec![
+                "key `props.elasticjob.listener.before.command.line` is missing or empty: expected a command, here or in",
+            ],
         ),
         (
             script().listener("DISTRIBUTE_ONCE").prop("elasticjob.listener.started.timeout.milliseconds", "0"),

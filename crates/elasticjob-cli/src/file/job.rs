@@ -151,6 +151,10 @@ impl Reader {
             for (key, text, at) in found {
                 if let Some(fault) = unknown_property(&key) {
                     self.fault(prop.at, fault);
+                } else if JOB.contains(&key.as_str()) {
+                    let text =
+                        format!("property `{key}`: a key of the job has this name, and counts only beside `props`");
+                    self.warn(prop.at, text);
                 }
                 places.insert(format!("props.{key}"), at);
                 document.props.insert(key, text);

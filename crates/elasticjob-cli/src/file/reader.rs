@@ -42,9 +42,9 @@ impl Reader {
         let squeezed = squeeze(&entry.key);
         let found = known.iter().find(|k| squeeze(k) == squeezed).copied();
         if found.is_none() {
-            let advice = match (nearest(&entry.key, known), home(&entry.key)) {
-                (Some(near), _) => format!(": did you mean `{near}`?"),
-                (None, Some(home)) => format!(": it belongs {home}"),
+            let advice = match (home(&entry.key), nearest(&entry.key, known)) {
+                (Some(home), _) => format!(": it belongs {home}"),
+                (None, Some(near)) => format!(": did you mean `{near}`?"),
                 (None, None) => String::new(),
             };
             self.fault(entry.at, format!("unknown key `{}` in {inside}{advice}", entry.key));
@@ -78,7 +78,10 @@ impl Reader {
     }
 
     pub(super) fn wrong(&mut self, entry: &Entry, expected: &str) {
-        let text = format!("key `{}`: `{}` is wrong: expected {expected}", entry.key, entry.value.shown());
+        let text = match entry.value.is_null() {
+            true => format!("key `{}` has no value: expected {expected}", entry.key),
+            false => format!("key `{}`: `{}` is wrong: expected {expected}", entry.key, entry.value.shown()),
+        };
         self.fault(entry.value.at, text);
     }
 
@@ -163,8 +166,13 @@ fn home(key: &str) -> Option<String> {
     if let Some((_, home)) = levels.iter().find(|(keys, _)| known(keys)) {
         return Some((*home).to_owned());
     }
-    let property = elasticjob::PROPERTIES.contains(&key) || key.starts_with("elasticjob.");
-    property.then(|| "below `props` of a job".to_owned())
+    if elasticjob::PROPERTIES.contains(&key) || key.starts_with("elasticjob.") {
+        return Some("below `props` of a job".to_owned());
+    }
+    // `retry.count` for `elasticjob.retry.count`.
+    let whole = |known: &&&str| known.strip_suffix(key).is_some_and(|prefix| prefix.ends_with('.'));
+    let found = elasticjob::PROPERTIES.iter().find(whole).filter(|_| key.contains('.'));
+    found.map(|whole| format!("below `props` of a job, as `{whole}`"))
 }
 
 pub(super) fn replace_variables(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {

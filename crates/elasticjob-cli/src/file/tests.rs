@@ -241,6 +241,14 @@ fn faults_say_what_to_do() {
             "unknown key `script.command.line` in job `a`: it belongs below `props` of a job",
         ),
         (
+            format!("elasticjob:\n  jobs:\n    a: {{{job}, retry.count: 3}}\n"),
+            "unknown key `retry.count` in job `a`: it belongs below `props` of a job, as `elasticjob.retry.count`",
+        ),
+        (
+            "elasticjob:\n  jobs:\n    a: {elasticJobType: SCRIPT, shardingTotalCount: }\n".to_owned(),
+            "key `shardingTotalCount` has no value: expected a whole number from 1 to 10000",
+        ),
+        (
             format!("elasticjob:\n  cron: x\n  jobs: {{a: {{{job}}}}}\n"),
             "2:3: unknown key `cron` in `elasticjob`: it belongs in a job below `jobs`",
         ),
@@ -297,6 +305,11 @@ fn a_job_says_which_configuration_wins_and_any_text_can_be_a_parameter() {
     assert_eq!(job.document.props["elasticjob.sharding.item.parameter.0"], "a=b,c");
     let warnings: Vec<String> = file.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(warnings, ["3:5: job `a` has no `cron`: it runs only when it is triggered"]);
+    let text = "elasticjob:\n  jobs:\n    a: {elasticJobType: SCRIPT, shardingTotalCount: 1, props: {cron: x}}\n";
+    let warnings: Vec<String> =
+        parse(text, &no_environment).expect("valid").warnings.iter().map(ToString::to_string).collect();
+    let beside = "3:64: property `cron`: a key of the job has this name, and counts only beside `props`";
+    assert!(warnings.contains(&beside.to_owned()), "{warnings:?}");
 }
 
 #[test]

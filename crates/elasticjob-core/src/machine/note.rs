@@ -14,9 +14,9 @@ use crate::wire::{Difference, Differences};
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "each variant's line is its documentation")]
 pub enum Note {
-    Joined { instance: String, next: Option<Timestamp> },
+    Joined { instance: String, next: Option<Timestamp>, disabled: bool },
     Left { instance: String },
-    KeptDisabled { server: String },
+    KeptDisabled { server: String, everywhere: bool },
     DisabledByStart { server: String },
     Elected,
     Deposed { leader: String },
@@ -105,10 +105,14 @@ impl Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Note::Joined { instance, next: Some(next) } => write!(f, "joined as {instance}, next firing {next}"),
-            Note::Joined { instance, next: None } => write!(f, "joined as {instance}, runs when triggered"),
+            Note::Joined { instance, disabled: true, .. } => write!(f, "joined as {instance}, which is disabled"),
+            Note::Joined { instance, next: Some(next), .. } => write!(f, "joined as {instance}, next firing {next}"),
+            Note::Joined { instance, next: None, .. } => write!(f, "joined as {instance}, runs when triggered"),
             Note::Left { instance } => write!(f, "{instance} left"),
-            Note::KeptDisabled { server } => {
+            Note::KeptDisabled { everywhere: true, .. } => {
+                write!(f, "the job is disabled in the registry and stays so: `elasticjob job enable` lets it run")
+            }
+            Note::KeptDisabled { server, everywhere: false } => {
                 write!(
                     f,
                     "server {server} is DISABLED in the registry and stays so: `elasticjob job enable` or `elasticjob server enable` lets the job run there"
@@ -173,7 +177,11 @@ impl fmt::Display for Note {
                 Ranges(items)
             ),
             Note::Lost { items, due } => {
-                write!(f, "the run of items {} due {due} was lost with the connection before it began", Ranges(items))
+                write!(
+                    f,
+                    "the run of items {} due {due} was lost with the connection before it began, unless another instance has run it",
+                    Ranges(items)
+                )
             }
             Note::Blocked { item, by } => write!(f, "item {item} is still running on {by}"),
             Note::Refused { items, times } => write!(

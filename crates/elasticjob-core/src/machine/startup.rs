@@ -146,7 +146,7 @@ impl JobMachine {
             Some(ServerState::Garbled) => ops.push(Op::set(path, wanted)),
             Some(ServerState::Enabled) if disables => ops.push(Op::set(path, wanted)),
             Some(ServerState::Disabled) => {
-                out.note(Note::KeptDisabled { server: ip.clone() });
+                out.note(Note::KeptDisabled { server: ip.clone(), everywhere: self.is_disabled_everywhere() });
                 return None;
             }
             Some(ServerState::Enabled) => return None,
@@ -208,7 +208,8 @@ impl JobMachine {
         }
         self.life = Life::Joined;
         self.follow.ask_at = Some(now + limits::LEFT_OUT_WAIT);
-        out.note(Note::Joined { instance: self.id().to_owned(), next: self.schedule.next_due });
+        let disabled = !self.is_available();
+        out.note(Note::Joined { instance: self.id().to_owned(), next: self.schedule.next_due, disabled });
         self.compare(out);
     }
 

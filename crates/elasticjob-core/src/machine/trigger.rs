@@ -79,7 +79,7 @@ impl JobMachine {
     }
 
     /// Whether an operator disabled the job, or each of its servers.
-    fn is_disabled_everywhere(&self) -> bool {
+    pub(super) fn is_disabled_everywhere(&self) -> bool {
         let servers = &self.view.servers;
         let is_disabled = |ip: &String| self.view.server(ip) == Some(ServerState::Disabled);
         !servers.is_empty() && servers.keys().all(is_disabled)

@@ -164,6 +164,7 @@ impl OpenFile {
         mut database: Database,
         incoming: &mpsc::Receiver<Task>,
     ) -> Option<oneshot::Sender<()>> {
+        let mut is_broken = false;
         loop {
             let Batch { changes, inspections, closing } = match incoming.recv_timeout(self.pause) {
                 Ok(first) => Batch::collect(first, incoming),
@@ -171,7 +172,12 @@ impl OpenFile {
                 Err(RecvTimeoutError::Disconnected) => return None,
             };
             let written = self.in_place().and_then(|()| guarded(&self.path, || write_batch(&database, &changes)));
-            let failure = written.err().map(|error| self.failed(&error));
+            // A disk that is nearly full lets the file be opened, and fails the next write.
+            if written.is_ok() && is_broken && !changes.is_empty() {
+                is_broken = false;
+                tracing::info!("the embedded registry {} can be written again", self.path.display());
+            }
+            let failure = written.err().map(|error| self.failed(&error, std::mem::replace(&mut is_broken, true)));
             for change in changes {
                 let _ = change.done.send(failure.clone().map_or(Ok(()), Err));
             }
@@ -195,12 +201,14 @@ impl OpenFile {
     }
 
     /// Reports a failed write: the store ends its sessions before any change is refused.
-    fn failed(&self, error: &Error) -> String {
+    fn failed(&self, error: &Error, is_known: bool) -> String {
         let reason = error.reason();
-        tracing::error!(
-            "cannot write the embedded registry {}: {reason}; no job starts until it can be written again",
-            self.path.display()
-        );
+        if !is_known {
+            tracing::error!(
+                "cannot write the embedded registry {}: {reason}; no job starts until it can be written again",
+                self.path.display()
+            );
+        }
         if let Some(store) = self.store.get().and_then(Weak::upgrade) {
             store.fail(&reason);
         }
@@ -222,7 +230,6 @@ impl OpenFile {
                 Err(RecvTimeoutError::Disconnected) => return Err(None),
                 Err(RecvTimeoutError::Timeout) => match self.open() {
                     Ok((database, tree)) => {
-                        tracing::info!("the embedded registry {} can be written again", self.path.display());
                         if let Some(store) = self.store.get().and_then(Weak::upgrade) {
                             store.recover(tree);
                         }

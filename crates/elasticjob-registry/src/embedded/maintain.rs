@@ -35,6 +35,9 @@ pub async fn check(path: &Path) -> Result<String, Error> {
 /// As of [`check`]; the target exists already or cannot be written.
 pub async fn backup(path: &Path, to: &Path) -> Result<String, Error> {
     let to = std::path::absolute(to).map_err(|e| Error::File { path: to.to_owned(), reason: e.to_string() })?;
+    if to.try_exists().unwrap_or_default() {
+        return Err(exists(to));
+    }
     match storage::copy(path) {
         Ok(copy) => write(&file::contents(path, copy)?, &to),
         Err(Error::InUse { .. }) => ask_holder(path, Inspection::Backup(to)).await,
@@ -122,8 +125,16 @@ pub(super) fn write(contents: &Contents, to: &Path) -> Result<String, Error> {
     drop(write_new(&new, contents, to)?);
     let placed = place(&new, to);
     let _ = fs::remove_file(&new);
-    placed.map_err(|e| Error::File { path: to.to_owned(), reason: format!("cannot create it: {e}") })?;
+    placed.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => exists(to.to_owned()),
+        _ => Error::File { path: to.to_owned(), reason: format!("cannot create it: {error}") },
+    })?;
     Ok(format!("wrote {} nodes", contents.nodes.len()))
+}
+
+/// A copy replaces no file.
+fn exists(path: PathBuf) -> Error {
+    Error::File { path, reason: "it exists already; choose the name of a new file for the copy".into() }
 }
 
 /// Writes a whole registry file, readable by its owner only. `name` is what errors call it.

@@ -85,6 +85,7 @@ pub(crate) struct JobMeter {
     reshards: AtomicU64,
     skipped: AtomicU64,
     lost: AtomicU64,
+    passed: AtomicU64,
     running: AtomicI64,
     owned: AtomicUsize,
     leads: AtomicBool,
@@ -107,6 +108,7 @@ impl Metrics {
             reshards: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
             running: AtomicI64::new(0),
             owned: AtomicUsize::new(0),
             leads: AtomicBool::new(false),
@@ -188,6 +190,7 @@ impl JobMeter {
             Note::Resharded { .. } => (&self.reshards, 1),
             Note::Skipped { .. } => (&self.skipped, 1),
             Note::Lost { items, .. } => (&self.lost, items.len()),
+            Note::Passed { items, firings, .. } => (&self.passed, items.len() * firings),
             _ => return,
         };
         counter.fetch_add(by as u64, Ordering::Relaxed);
@@ -302,6 +305,8 @@ impl Collector for Series {
         self.each_job(out, "reshards", "Divisions of the items by this instance", |j| counter(&j.reshards))?;
         self.each_job(out, "skipped_firings", "Firings that were skipped", |j| counter(&j.skipped))?;
         self.each_job(out, "lost_runs", "Items whose run was lost before it began", |j| counter(&j.lost))?;
+        let help = "Items that no Rust instance began at a firing, once for each firing";
+        self.each_job(out, "missed_firings", help, |j| counter(&j.passed))?;
         self.each_job(out, "items_running", "Items that run here", |j| gauge(j.running.load(Ordering::Relaxed)))?;
         self.each_job(out, "items_owned", "Items of this instance", |j| size(j.owned.load(Ordering::Relaxed)))?;
         self.each_job(out, "leader", "Whether this instance leads the job", |j| {

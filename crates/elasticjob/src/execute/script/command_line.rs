@@ -39,7 +39,7 @@ pub(super) fn words(line: &str, java: bool) -> Result<Vec<String>, String> {
         words.push(word);
     }
     if words.first().is_none_or(String::is_empty) {
-        return Err("it is empty".into());
+        return Err("the path of a program, and its arguments".into());
     }
     if java {
         for word in words.iter_mut().skip(1) {

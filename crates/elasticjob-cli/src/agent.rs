@@ -94,11 +94,15 @@ pub(crate) fn check(path: &Path, format: Output) -> Result<(), Failure> {
     })
 }
 
-/// Says what is no fault and may be a mistake.
+/// What is no fault and may be a mistake.
+fn warnings(file: &AgentFile, name: &str) -> impl Iterator<Item = String> {
+    let line = move |Fault { at, text }: &Fault| format!("{name}:{}:{}: warning: {text}", at.line, at.column);
+    file.warnings.iter().map(line)
+}
+
+/// Says it.
 pub(crate) fn tell_warnings(file: &AgentFile, name: &str) {
-    for Fault { at, text } in &file.warnings {
-        output::tell(&format!("{name}:{}:{}: warning: {text}", at.line, at.column));
-    }
+    warnings(file, name).for_each(|line| output::tell(&line));
 }
 
 /// The same for an agent's log.
@@ -205,7 +209,8 @@ fn checked(mut file: AgentFile, name: &str, folder: Option<&Path>) -> Result<Age
     if faults.is_empty() {
         return Ok(file);
     }
-    Err(Failure::Wrong(faults.into_iter().map(|fault| format!("{name}:{fault}")).collect()))
+    let warnings = warnings(&file, name);
+    Err(Failure::Wrong(warnings.chain(faults.iter().map(|fault| format!("{name}:{fault}"))).collect()))
 }
 
 /// A job that fires more often than hourly rests in the hour that comes twice.

@@ -70,6 +70,12 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
     /// The state of the link, and every change of it.
     fn link(&self) -> watch::Receiver<Link>;
 
+    /// Whether that session is certain to live at this moment. It is not while the link is down, nor where this process was stopped
+    /// or its host suspended for longer than the registry waits, which the link finds out later.
+    fn is_alive(&self, session: u64) -> bool {
+        matches!(&*self.link().borrow(), Link::Up { session: current, .. } if *current == session)
+    }
+
     /// Ends the session and the connection.
     fn close(&self) -> BoxFuture<'_, ()>;
 

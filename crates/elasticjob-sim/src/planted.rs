@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use elasticjob_core::machine::{Effect, Input, JobMachine, Note, StepResult};
+use elasticjob_core::machine::{Effect, Input, ItemEnd, JobMachine, Note, StepResult};
 use elasticjob_core::path::{JobPath, Place};
 use elasticjob_core::tree::{Mode, Op};
 use elasticjob_core::view::Answer;
@@ -53,11 +53,12 @@ pub enum Defect {
     CutOffCountsAsDone,
     NotToldOfFirings,
     AsksTooOften,
+    LeaseUnchecked,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 36] = [
+    pub const ALL: [Defect; 37] = [
         Defect::NoFence,
         Defect::BeginWithoutAssignment,
         Defect::EmptyLedger,
@@ -94,6 +95,7 @@ impl Defect {
         Defect::CutOffCountsAsDone,
         Defect::NotToldOfFirings,
         Defect::AsksTooOften,
+        Defect::LeaseUnchecked,
     ];
 
     /// What it does wrong.
@@ -135,6 +137,7 @@ impl Defect {
             Defect::CutOffCountsAsDone => "a run that is cut off since its instance leaves counts as done",
             Defect::NotToldOfFirings => "firings that nobody begins are not told",
             Defect::AsksTooOften => "what is read is asked for again and again",
+            Defect::LeaseUnchecked => "code starts although the session of its begin is over",
         }
     }
 }
@@ -168,6 +171,7 @@ impl Defect {
             Defect::TokenRepeated => &["tokens"],
             Defect::UnknownPath => &["paths"],
             Defect::AsksTooOften => &["calm"],
+            Defect::LeaseUnchecked => &["overlap"],
         }
     }
 
@@ -255,7 +259,7 @@ pub(crate) fn spoil_input(defect: Option<Defect>, machine: &JobMachine, input: I
             Input::Done(id, StepResult::Answers(nothing.collect()))
         }
         Input::ItemEnded { run, item, .. } if defect == Defect::CutOffCountsAsDone => {
-            Input::ItemEnded { run, item, failed: false }
+            Input::ItemEnded { run, item, end: ItemEnd::Succeeded }
         }
         Input::SessionBack { session, timeout, view } if defect == Defect::OldSessionKept => {
             let first = view.instances.values().map(|n| n.owner).min();

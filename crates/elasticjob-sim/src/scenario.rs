@@ -25,6 +25,9 @@ pub struct Options {
     pub run_millis: (u64, u64),
     /// An item whose runs take longer: that many milliseconds.
     pub long_item: Option<(u32, u64)>,
+    /// How long the code of an item waits between its begin and its start, as in a pool that is full, in milliseconds at most;
+    /// one of four does.
+    pub wait_millis: u64,
     /// How many runs of a hundred fail.
     pub failing: u64,
     /// By how much the clocks of the instances seem to differ from the registry's when they ask.
@@ -46,6 +49,7 @@ impl Options {
             session_timeout: Duration::from_secs(4),
             run_millis: (5, 300),
             long_item: None,
+            wait_millis: 0,
             failing: 0,
             clock_error: Duration::ZERO,
             slow_requests: false,

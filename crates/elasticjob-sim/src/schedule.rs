@@ -10,6 +10,8 @@ use crate::{Chance, Defect, Fault, Mark, Options, Order, World};
 
 /// Before this nothing goes wrong, so that the cluster stands.
 const BEGIN: u64 = 4_000;
+/// How long the turn of an item may be off, in milliseconds.
+const WAIT_MILLIS: u64 = 4_000;
 /// For how long the cluster is left alone at the end, beyond what is needed to settle.
 const REST: Duration = Duration::from_secs(9);
 
@@ -175,6 +177,8 @@ impl Schedule {
             slow_requests: self.slow,
             failing: 5,
             defect,
+            // By the seed itself: what it decides beyond that stays as it is.
+            wait_millis: if self.seed % 4 == 3 { WAIT_MILLIS } else { 0 },
             ..Options::new(self.seed, document, self.instances)
         }
     }
@@ -185,7 +189,8 @@ impl Schedule {
         for (at, process, fault) in &self.strikes {
             world.strike(Duration::from_millis(*at), *process, fault.clone());
         }
-        let settle = Duration::from_secs(4) + Duration::from_millis(self.run_millis.1 * 2) + self.period() * 3;
+        let settle =
+            Duration::from_secs(4) + Duration::from_millis((self.run_millis.1 + WAIT_MILLIS) * 2) + self.period() * 3;
         world.run_until(self.quiet() + settle + REST);
         world
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -21,6 +22,8 @@ use crate::watches::Watches;
 
 /// Commands that are taken in before the socket is looked at again.
 const COMMANDS_AT_ONCE: usize = 256;
+/// A timer is set anew where it would go off later than that.
+const TIMER_SLACK: Duration = Duration::from_millis(1);
 /// What is read at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -76,6 +79,8 @@ pub struct Client {
     commands: mpsc::UnboundedSender<Command>,
     broken: watch::Receiver<Option<Broken>>,
     established: Established,
+    /// Milliseconds since the boot of the host until which the session is certain to live.
+    lives_until: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Client {
@@ -88,20 +93,21 @@ impl Client {
     pub(crate) fn start(
         stream: impl AsyncRead + AsyncWrite + Send + 'static,
         protocol: Protocol,
-        begun: Instant,
+        begun: Duration,
         established: Established,
     ) -> Client {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (told, broken) = watch::channel(None);
-        let own = commands.downgrade();
+        let (own, lives_until) = (commands.downgrade(), Arc::new(AtomicU64::new(0)));
+        let mut connection = Connection::new(protocol, begun, inbox, own, Arc::clone(&lives_until));
+        connection.tell_life();
         tokio::spawn(async move {
-            let mut connection = Connection::new(protocol, begun, inbox, own);
             let reason = connection.run(stream).await;
             connection.end(&reason);
             told.send_replace(Some(reason.clone()));
             connection.end_inbox(&reason);
         });
-        Client { commands, broken, established }
+        Client { commands, broken, established, lives_until }
     }
 
     /// The session, to be continued on another connection.
@@ -112,6 +118,13 @@ impl Client {
     /// After how long without contact the server ends the session.
     pub fn timeout(&self) -> Duration {
         self.established.timeout
+    }
+
+    /// Whether the session is certain to live at this moment: the server has answered something that was sent within its time-out.
+    /// It is not where this process was stopped or its host suspended, which the connection finds out later.
+    pub fn is_alive(&self) -> bool {
+        let now = millis(clock::since_boot());
+        self.broken.borrow().is_none() && now < self.lives_until.load(Ordering::Acquire)
     }
 
     /// Becomes `Some` when the connection is over: every request that was sent has ended by then.
@@ -246,6 +259,10 @@ impl Client {
     }
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn reason(broken: &watch::Receiver<Option<Broken>>) -> Broken {
     broken.borrow().clone().unwrap_or(Broken::ByUs)
 }
@@ -274,7 +291,9 @@ enum Waiting {
 
 struct Connection {
     protocol: Protocol,
-    begun: Instant,
+    /// When the protocol's time began, since the boot of the host.
+    begun: Duration,
+    lives_until: Arc<AtomicU64>,
     inbox: mpsc::UnboundedReceiver<Command>,
     /// Where the guards of watches send to.
     own: mpsc::WeakUnboundedSender<Command>,
@@ -288,16 +307,21 @@ struct Connection {
 impl Connection {
     fn new(
         protocol: Protocol,
-        begun: Instant,
+        begun: Duration,
         inbox: mpsc::UnboundedReceiver<Command>,
         own: mpsc::WeakUnboundedSender<Command>,
+        lives_until: Arc<AtomicU64>,
     ) -> Connection {
         let (waiting, watches) = (VecDeque::new(), Watches::default());
-        Connection { protocol, begun, inbox, own, waiting, watches, next: 0, incoming: Vec::new() }
+        Connection { protocol, begun, lives_until, inbox, own, waiting, watches, next: 0, incoming: Vec::new() }
     }
 
     fn now(&self) -> Duration {
-        clock::instant() - self.begun
+        clock::since_boot().saturating_sub(self.begun)
+    }
+
+    fn tell_life(&self) {
+        self.lives_until.store(millis(self.begun + self.protocol.lives_until()), Ordering::Release);
     }
 
     /// Serves until the connection is over. One task reads, writes and waits, so that neither side can hold the other up.
@@ -314,9 +338,9 @@ impl Connection {
                 written = 0;
                 std::mem::swap(&mut output, self.protocol.out());
             }
-            let wake = self.protocol.wake_at().map(|at| self.begun + at);
+            let wake = self.protocol.wake_at().map(|at| clock::instant() + at.saturating_sub(self.now()));
             // A timer that is too early only looks.
-            if armed.is_none_or(|armed| wake.is_some_and(|wake| wake < armed)) {
+            if armed.is_none_or(|armed| wake.is_some_and(|wake| wake + TIMER_SLACK < armed)) {
                 armed = wake;
                 timer.set(clock::sleep_until(wake));
             }
@@ -361,6 +385,7 @@ impl Connection {
             }
         }
         self.incoming = incoming;
+        self.tell_life();
         received
     }
 

@@ -8,6 +8,15 @@ pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
+/// The time since the host was started, with the time in which it was suspended: a server does not wait for a host that sleeps.
+pub(crate) fn since_boot() -> Duration {
+    #[cfg(target_os = "linux")]
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
+    #[cfg(not(target_os = "linux"))]
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+    time.map(Duration::from).unwrap_or_default()
+}
+
 /// Waits until then; for ever without a time.
 pub(crate) async fn sleep_until(at: Option<Instant>) {
     match at {

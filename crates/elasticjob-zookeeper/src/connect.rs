@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand::seq::SliceRandom;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -120,7 +120,7 @@ async fn join_session(
     former: Option<&Session>,
     mut stream: TcpStream,
 ) -> Result<Client, Attempt> {
-    let begun = clock::instant();
+    let begun = clock::since_boot();
     let mut protocol = Protocol::new(Duration::ZERO, former, options.session_timeout, options.digest);
     let established = exchange(&mut protocol, begun, &mut stream).await.map_err(|broken| match broken {
         Broken::Expired => Attempt::Expired,
@@ -133,7 +133,7 @@ async fn join_session(
     Ok(Client::start(stream, protocol, begun, established))
 }
 
-async fn exchange(protocol: &mut Protocol, begun: Instant, stream: &mut TcpStream) -> Result<Established, Broken> {
+async fn exchange(protocol: &mut Protocol, begun: Duration, stream: &mut TcpStream) -> Result<Established, Broken> {
     let (mut input, mut incoming) = (vec![0; 4_096], Vec::new());
     loop {
         let output = std::mem::take(protocol.out());
@@ -142,7 +142,7 @@ async fn exchange(protocol: &mut Protocol, begun: Instant, stream: &mut TcpStrea
         if length == 0 {
             return Err(Broken::Closed);
         }
-        protocol.receive(clock::instant() - begun, &input[..length], &mut incoming)?;
+        protocol.receive(clock::since_boot().saturating_sub(begun), &input[..length], &mut incoming)?;
         // Nothing else can come before a request was sent.
         if let Some(Incoming::Established(established)) = incoming.pop() {
             return Ok(established);

@@ -117,6 +117,8 @@ pub struct Protocol {
     waiting: VecDeque<Waiting>,
     next_xid: i32,
     last_sent: Duration,
+    /// When the last request was sent that has an answer: the server has heard of us since.
+    heard: Duration,
 }
 
 impl Protocol {
@@ -132,6 +134,7 @@ impl Protocol {
             waiting: VecDeque::new(),
             next_xid: 1,
             last_sent: now,
+            heard: now,
         };
         let begin = protocol.begin_frame();
         protocol.out.int(0); // the version of the protocol
@@ -191,6 +194,11 @@ impl Protocol {
         let ping = (self.state == State::Open).then(|| self.last_sent + self.timeout / 3);
         let answer = self.waiting.front().map(|oldest| oldest.sent + self.patience());
         ping.into_iter().chain(answer).min()
+    }
+
+    /// Until when the session is certain to live, as far as the answers of the server tell.
+    pub fn lives_until(&self) -> Duration {
+        self.heard + self.timeout
     }
 
     /// What is to be sent. Whoever sends it takes it out.
@@ -291,6 +299,7 @@ impl Protocol {
             _ if now >= sent + self.patience() => return Err(Broken::Silent(self.patience())),
             _ => self.waiting.pop_front(),
         };
+        self.heard = sent;
         if let Some(ticket) = ticket {
             let body = if code == Code::OK { frame } else { Bytes::new() };
             incoming.push(Incoming::Reply(ticket, Reply { zxid, code, body }));

@@ -151,6 +151,10 @@ impl Registry for Gathered {
         self.registry.link()
     }
 
+    fn is_alive(&self, session: u64) -> bool {
+        self.registry.is_alive(session)
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         self.registry.close()
     }

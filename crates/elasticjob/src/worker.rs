@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use elasticjob_core::machine::{Input, JobMachine, RunId, Setup, StepId, StepResult, StopReason, Surroundings};
+use elasticjob_core::machine::{
+    Input, ItemEnd, JobMachine, RunId, Setup, StepId, StepResult, StopReason, Surroundings,
+};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Event, EventKind, Node};
 use elasticjob_core::view::JobView;
@@ -134,7 +136,7 @@ pub(crate) enum Message {
         job: SlotId,
         run: RunId,
         item: u32,
-        failed: bool,
+        end: ItemEnd,
     },
     ClockChecked {
         job: SlotId,
@@ -281,8 +283,8 @@ impl Task {
 
     fn take_ends(&mut self, job: SlotId) {
         let ended = self.slot(job).map(|slot| std::mem::take(&mut slot.ended)).unwrap_or_default();
-        for (run, item, failed) in ended {
-            self.input(job, Input::ItemEnded { run, item, failed });
+        for (run, item, end) in ended {
+            self.input(job, Input::ItemEnded { run, item, end });
         }
     }
 
@@ -337,9 +339,9 @@ impl Task {
                     self.input(job, Input::Latched(step, node));
                 }
             }
-            Message::Ended { job, run, item, failed } => {
+            Message::Ended { job, run, item, end } => {
                 let Some(slot) = self.slot(job) else { return };
-                slot.ended.push((run, item, failed));
+                slot.ended.push((run, item, end));
                 if slot.ended.len() == 1 {
                     self.ends.push_back((job, clock::instant()));
                 }

@@ -93,6 +93,44 @@ fn a_process_that_stood_still_for_three_sessions_starts_nothing_that_was_lost() 
     }
 }
 
+/// Its items were begun together, and wait for their turn in a pool of one.
+#[test]
+fn items_whose_turn_comes_behind_the_end_of_the_session_are_not_started() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let zookeeper = ZooKeeper::start();
+    let journal = Journal::new(folder.path());
+    let more = "      failover: true\n      jobExecutorThreadPoolSizeProviderType: SINGLE_THREAD\n";
+    let file = job_file(folder.path(), "job", &zookeeper.address(), &journal, 4, "1", more);
+    let stopped = start(folder.path(), &file, 1);
+    eventually("it has all items", PATIENCE, || stopped.log().contains("has items [0-3]").then_some(()));
+    let registry = format!("zookeeper://{}/tests", zookeeper.address());
+    let triggered = elasticjob_tests::output(&["--registry", &registry, "job", "trigger", "shared-job"], folder.path());
+    assert!(triggered.status.success(), "{}", String::from_utf8_lossy(&triggered.stderr));
+    eventually("the first item runs", PATIENCE, || (!journal.runs().is_empty()).then_some(()));
+    stopped.signal("STOP");
+    let started = journal.runs().len();
+    assert!(started < 4, "{:?}", journal.runs());
+    let survivor = start(folder.path(), &file, 2);
+    eventually("the survivor runs all items in its place", PATIENCE, || {
+        let mut items: Vec<u32> = journal
+            .runs()
+            .iter()
+            .filter(|run| run.pid == survivor.pid() && run.end.is_some())
+            .map(|run| run.item)
+            .collect();
+        items.sort_unstable();
+        (items == [0, 1, 2, 3]).then_some(())
+    });
+    stopped.signal("CONT");
+    eventually("it takes part again", PATIENCE, || (stopped.log().matches("joined as").count() == 2).then_some(()));
+    // A quiet time: what waits for its turn would start in it.
+    pause(Duration::from_secs(3));
+    let runs = journal.runs();
+    let of_stopped = runs.iter().filter(|run| run.pid == stopped.pid()).count();
+    assert_eq!(of_stopped, started, "{runs:?}\n{}", stopped.log());
+    assert_eq!(runs.len(), started + 4, "{runs:?}");
+}
+
 #[test]
 fn the_embedded_registry_survives_kill_9_at_any_moment() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::failover::TAKEN_VERSION;
 use super::types::{Abandoned, Busy, Effects, Mark, Phase, Purpose, Step};
-use super::{JobMachine, Note, RunId, StepResult};
+use super::{ItemEnd, JobMachine, Note, RunId, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason, Refusal};
@@ -28,9 +28,16 @@ pub(super) enum Remnant {
 }
 
 impl JobMachine {
-    pub(super) fn item_ended(&mut self, now: Timestamp, run: RunId, item: u32, failed: bool, out: &mut Effects) {
+    pub(super) fn item_ended(&mut self, now: Timestamp, run: RunId, item: u32, end: ItemEnd, out: &mut Effects) {
         let session = self.session_id();
         let Some(busy) = self.busy.get_mut(&item).filter(|b| b.run == run) else { return };
+        if end == ItemEnd::NotStarted {
+            let busy = busy.clone();
+            self.begin_lost(now, item, &busy);
+            out.note(Note::Lost { items: vec![item], due: busy.due });
+            return;
+        }
+        let failed = end == ItemEnd::Failed;
         busy.phase = Phase::Ended { at: now };
         let requests = std::mem::take(&mut busy.requests);
         let (mark, taken, begun_in) = (busy.mark, busy.taken, busy.session);

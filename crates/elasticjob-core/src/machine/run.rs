@@ -299,7 +299,7 @@ impl JobMachine {
         let run_items = items.iter().map(|item| RunItem { item: *item, fencing_token: token(item) }).collect();
         out.note(Note::Begun { source, due, items: items.to_vec(), late: now.since(due) });
         let task_id = task_id(self.path.job(), items, self.id());
-        out.push(Effect::Run(Run { id, task_id, due, source, config, items: run_items }));
+        out.push(Effect::Run(Run { id, session: self.session_id(), task_id, due, source, config, items: run_items }));
     }
 
     /// One item's operation refused: it is left out, and the others go again.
@@ -408,7 +408,7 @@ impl JobMachine {
 
     /// It was begun, but the session that it was begun in is over: it must not run now. Its mark is an orphan of ours, or is
     /// taken away where failover was switched off meanwhile: whoever owns the item takes it for that of a run.
-    fn begin_lost(&mut self, now: Timestamp, number: u32, busy: &Busy) {
+    pub(super) fn begin_lost(&mut self, now: Timestamp, number: u32, busy: &Busy) {
         let failover = self.config.as_ref().is_some_and(|c| c.failover);
         if !failover && busy.mark == Mark::Persistent {
             self.answer_lost(busy);

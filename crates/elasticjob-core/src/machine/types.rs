@@ -113,8 +113,8 @@ pub enum Input {
         run: RunId,
         /// The item.
         item: u32,
-        /// Whether it failed.
-        failed: bool,
+        /// How.
+        end: ItemEnd,
     },
     /// Leave: begin nothing, let what runs end until then, take the nodes away.
     Stop {
@@ -125,6 +125,17 @@ pub enum Input {
     ClockChecked(Duration),
     /// Report again how the configuration of this start differs from the stored one.
     Compare,
+}
+
+/// How an item of a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemEnd {
+    /// Its code ended well.
+    Succeeded,
+    /// Its code failed, or was stopped.
+    Failed,
+    /// Its code was not started: its turn came when the session was over in which it was begun. Others may have begun it by then.
+    NotStarted,
 }
 
 /// How a step ended.
@@ -215,6 +226,8 @@ impl Source {
 pub struct Run {
     /// Its number.
     pub id: RunId,
+    /// The session in which it was begun: no item of it is started in another one.
+    pub session: u64,
     /// Java's id of the task.
     pub task_id: String,
     /// The due time that it stands for.

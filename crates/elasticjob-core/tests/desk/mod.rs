@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use elasticjob_core::latch;
 use elasticjob_core::machine::{
-    ConfigCheck, Effect, Identity, Input, JobMachine, Level, Run, Setup, StepResult, Surroundings,
+    ConfigCheck, Effect, Identity, Input, ItemEnd, JobMachine, Level, Run, Setup, StepResult, Surroundings,
 };
 use elasticjob_core::path::JobPath;
 use elasticjob_core::time::Timestamp;
@@ -157,7 +157,7 @@ impl Desk {
     fn end(&mut self) {
         for run in std::mem::take(&mut self.runs) {
             for item in run.items {
-                self.input(Input::ItemEnded { run: run.id, item: item.item, failed: false });
+                self.input(Input::ItemEnded { run: run.id, item: item.item, end: ItemEnd::Succeeded });
             }
         }
     }

@@ -76,6 +76,10 @@ impl Shared {
         })
     }
 
+    pub(super) fn is_alive(&self, session: u64) -> bool {
+        self.current.lock().as_ref().is_some_and(|client| client.session().id == session && client.is_alive())
+    }
+
     pub(super) fn access(&self) -> Access {
         if self.settings.digest.is_some() { Access::Creator } else { Access::Anyone }
     }

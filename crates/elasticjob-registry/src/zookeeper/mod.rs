@@ -69,6 +69,10 @@ impl Registry for Zookeeper {
         self.shared.link()
     }
 
+    fn is_alive(&self, session: u64) -> bool {
+        self.shared.is_alive(session)
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         async move { self.shared.close().await }.boxed()
     }

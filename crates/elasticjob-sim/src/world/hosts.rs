@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob_core::machine::{ConfigCheck, Effect, Identity, Input, JobMachine, Note, RunId, Setup, Source};
+use elasticjob_core::machine::{
+    ConfigCheck, Effect, Identity, Input, ItemEnd, JobMachine, Note, RunId, RunItem, Setup, Source,
+};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::Node;
 use elasticjob_core::wire::Overwrite;
 
-use super::{Body, Happening, Parcel, Request, World};
+use super::{BegunItem, Body, Happening, Parcel, Request, World};
 use crate::java::{Ask, Peer, Reply};
-use crate::{Entry, Told, planted};
+use crate::{Defect, Entry, Told, planted};
 
 impl World {
     pub(super) fn start(&mut self, index: usize) {
@@ -27,6 +29,7 @@ impl World {
         process.unaware = false;
         process.asked.clear();
         process.life += 1;
+        process.is_cut_off = false;
         process.paused_until = Timestamp(0);
         process.stuck_until = Timestamp(0);
         if process.clock != 0 {
@@ -118,11 +121,21 @@ impl World {
                 self.deliver(index, self.now, Parcel::Input(Box::new(input)));
             }
             Effect::Run(run) => {
-                for item in run.items {
-                    self.begin_run(index, run.id, item.item, run.due, run.source, item.fencing_token);
+                for RunItem { item, fencing_token: token } in run.items {
+                    let (session, due, source) = (run.session, run.due, run.source);
+                    let begun = BegunItem { run: run.id, session, item, due, source, token };
+                    let waits = self.options.wait_millis > 0 && self.turns.below(4) == 0;
+                    if waits {
+                        let at = self.now + Duration::from_millis(self.turns.below(self.options.wait_millis));
+                        let life = self.processes[index].life;
+                        self.plan(at, Happening::StartRun { process: index, life, begun });
+                    } else {
+                        self.start_item(index, begun);
+                    }
                 }
             }
             Effect::CutOff => {
+                self.processes[index].is_cut_off = true;
                 let life = self.processes[index].life;
                 let runs: Vec<(RunId, u32)> = self.processes[index].runs.keys().copied().collect();
                 for (run, item) in runs {
@@ -148,21 +161,38 @@ impl World {
         self.processes[index].notes.push((self.now, note.to_string()));
     }
 
+    /// The turn of an item has come: its code starts while its session lives, and waits while that is not known (`lease.rs` of the
+    /// runtime).
+    pub(super) fn start_item(&mut self, index: usize, begun: BegunItem) {
+        let BegunItem { run, session, item, .. } = begun;
+        let process = &self.processes[index];
+        let (life, now) = (process.life, self.now);
+        if process.paused_until > now {
+            return self.plan(process.paused_until, Happening::StartRun { process: index, life, begun });
+        }
+        if process.is_cut_off {
+            return self.input(index, Input::ItemEnded { run, item, end: ItemEnd::Failed });
+        }
+        // A registry that ends a session before its time tells nobody.
+        let lives = self.tree.has_session(session) || self.expired.contains(&session);
+        let is_unchecked = matches!(self.options.defect, Some(Defect::LeaseUnchecked | Defect::LateAnswerCounts));
+        if is_unchecked || (process.connected && process.session == session && lives) {
+            self.begin_run(index, begun);
+        } else if process.connected && process.session != session {
+            self.input(index, Input::ItemEnded { run, item, end: ItemEnd::NotStarted });
+        } else {
+            self.plan(now + Duration::from_millis(50), Happening::StartRun { process: index, life, begun });
+        }
+    }
+
     /// User code begins; gives the moment of its end.
-    fn begin_run(
-        &mut self,
-        index: usize,
-        run: RunId,
-        item: u32,
-        due: Timestamp,
-        source: Source,
-        token: i64,
-    ) -> Timestamp {
+    fn begin_run(&mut self, index: usize, begun: BegunItem) -> Timestamp {
+        let BegunItem { run, session, item, due, source, token } = begun;
         let (low, high) = self.options.run_millis;
         let length = self.chance.between(low, high);
         let length = self.options.long_item.filter(|(long, _)| *long == item).map_or(length, |(_, millis)| millis);
         let end = self.now + Duration::from_millis(length);
-        let alive = self.tree.has_session(self.processes[index].session);
+        let alive = self.tree.has_session(session);
         let process = &mut self.processes[index];
         process.runs.insert((run, item), self.journal.len());
         let life = process.life;
@@ -170,7 +200,7 @@ impl World {
             process: index,
             instance: process.id.clone(),
             java: process.java,
-            session: process.session,
+            session,
             item,
             due,
             source,
@@ -196,7 +226,8 @@ impl World {
         let Some(entry) = self.processes[index].runs.remove(&(run, item)) else { return };
         self.journal[entry].end = Some(self.now);
         let failed = self.chance.below(100) < self.options.failing || self.journal[entry].cut_off;
-        self.input(index, Input::ItemEnded { run, item, failed });
+        let end = if failed { ItemEnd::Failed } else { ItemEnd::Succeeded };
+        self.input(index, Input::ItemEnded { run, item, end });
     }
 
     /// Lets a Java-like peer go on, and does what it asks.
@@ -226,7 +257,9 @@ impl World {
                 self.plan(Timestamp(until.0 - clock), Happening::Sleep { process: index, life, ask });
             }
             Ask::Run(run, item, due) => {
-                let end = self.begin_run(index, RunId(run), item, due, Source::Schedule, 0);
+                let session = self.processes[index].session;
+                let (run, source) = (RunId(run), Source::Schedule);
+                let end = self.begin_run(index, BegunItem { run, session, item, due, source, token: 0 });
                 self.reply(index, ask, Reply::Until(Timestamp(end.0 + clock)));
             }
             Ask::Ended(run, item) => {

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob_core::machine::{Effect, Input, JobMachine, RunId, StepId, Surroundings};
+use elasticjob_core::machine::{Effect, Input, JobMachine, RunId, Source, StepId, Surroundings};
 use elasticjob_core::path::JobPath;
 use elasticjob_core::shard;
 use elasticjob_core::time::Timestamp;
@@ -84,7 +84,20 @@ struct Process {
     /// Grows with each start: timers of a former life are void.
     life: u64,
     runs: BTreeMap<(RunId, u32), usize>,
+    /// Whether its runs were told to end.
+    is_cut_off: bool,
     notes: Vec<(Timestamp, String)>,
+}
+
+/// An item between its begin and the start of its code.
+#[derive(Clone, Copy, Debug)]
+struct BegunItem {
+    run: RunId,
+    session: u64,
+    item: u32,
+    due: Timestamp,
+    source: Source,
+    token: i64,
 }
 
 /// A place in the queue of a latch.
@@ -176,6 +189,12 @@ enum Happening {
         process: usize,
         session: u64,
     },
+    /// The turn of an item that was begun has come.
+    StartRun {
+        process: usize,
+        life: u64,
+        begun: BegunItem,
+    },
     EndRun {
         process: usize,
         life: u64,
@@ -216,6 +235,8 @@ pub struct World {
     path: JobPath,
     processes: Vec<Process>,
     chance: Chance,
+    /// Decides which items wait for their turn: apart, so that a seed means what it meant before some did.
+    turns: Chance,
     journal: Journal,
     history: Vec<Change>,
     told: Vec<Told>,
@@ -247,6 +268,7 @@ impl World {
             path: JobPath::new(JOB),
             processes: Vec::new(),
             chance: Chance::new(options.seed),
+            turns: Chance::new(options.seed ^ 0x7475_726e),
             journal: Vec::new(),
             history: Vec::new(),
             told: Vec::new(),
@@ -325,7 +347,7 @@ impl World {
             terms: Terms {
                 session_timeout: self.options.session_timeout,
                 round_trip: Duration::from_millis(if self.options.slow_requests { 1_500 } else { 20 }),
-                run_max: Duration::from_millis(self.options.run_millis.1),
+                run_max: Duration::from_millis(self.options.run_millis.1 + self.options.wait_millis),
                 stepped_back: self.stepped_back,
                 clock_error: Duration::from_millis(
                     self.processes.iter().map(|p| p.clock.unsigned_abs()).max().unwrap_or_default(),
@@ -424,7 +446,11 @@ impl World {
             Happening::EndRun { process, life, run, item } if self.processes[process].life == life => {
                 self.end_run(process, run, item);
             }
-            Happening::Wake { .. }
+            Happening::StartRun { process, life, begun } if self.processes[process].life == life => {
+                self.start_item(process, begun);
+            }
+            Happening::StartRun { .. }
+            | Happening::Wake { .. }
             | Happening::Sleep { .. }
             | Happening::EndRun { .. }
             | Happening::Start { .. }
@@ -465,6 +491,7 @@ impl Process {
             link: 0,
             life: 0,
             runs: BTreeMap::new(),
+            is_cut_off: false,
             notes: Vec::new(),
         }
     }

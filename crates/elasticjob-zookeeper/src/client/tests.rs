@@ -48,7 +48,7 @@ fn connected() -> (Client, Server) {
     protocol.receive(Duration::ZERO, &framed, &mut incoming).expect("a session");
     protocol.out().clear();
     let Some(Incoming::Established(established)) = incoming.pop() else { panic!("{incoming:?}") };
-    (Client::start(near, protocol, clock::instant(), established), Server { stream: far })
+    (Client::start(near, protocol, clock::since_boot(), established), Server { stream: far })
 }
 
 #[tokio::test]

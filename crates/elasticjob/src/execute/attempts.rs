@@ -9,6 +9,7 @@ use elasticjob_core::config::{ConfigError, JobConfig};
 use futures_util::FutureExt;
 use tokio::sync::watch;
 
+use super::lease::Start;
 use super::{Cancelled, Context, ItemExecutor, JobResult};
 use crate::clock;
 use crate::props::Props;
@@ -60,7 +61,7 @@ pub(super) fn check(config: &JobConfig) -> Vec<ConfigError> {
     props.faults()
 }
 
-/// Runs one item. When the job is `leaving` it is told to end; code on a thread, which cannot be stopped, is waited for until the
+/// Runs one item; each attempt starts while the session of the run is certain to live. When the job is `leaving` it is told to end; code on a thread, which cannot be stopped, is waited for until the
 /// job has `left`.
 pub(super) async fn run(
     items: &dyn ItemExecutor,
@@ -110,6 +111,16 @@ pub(super) async fn run(
             () = limit.as_mut() => return Err(format!("{} is over: {error}", over(&bounds)).into()),
             () = cancelled.wait() => return Err(format!("no further retry, the job is leaving: {error}").into()),
         }
+        let start = tokio::select! {
+            start = context.lease().wait(leaving) => start,
+            () = limit.as_mut() => return Err(format!("{} is over: {error}", over(&bounds)).into()),
+        };
+        let reason = match start {
+            Start::Now => continue,
+            Start::Leaving => "the job is leaving",
+            Start::Over => "the session with the registry is over",
+        };
+        return Err(format!("no further retry, {reason}: {error}").into());
     }
 }
 

@@ -9,6 +9,8 @@ use elasticjob_core::time::Timestamp;
 use elasticjob_core::wire::{ContextFields, context_json};
 use tokio::sync::watch;
 
+use super::lease::Lease;
+
 /// What an item is told about its run (Java: `ShardingContext`). Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Context {
@@ -18,6 +20,7 @@ pub struct Context {
     instance: Arc<str>,
     cancelled: Cancelled,
     yielding: watch::Receiver<BTreeSet<u32>>,
+    lease: Lease,
 }
 
 impl Context {
@@ -27,8 +30,14 @@ impl Context {
         instance: Arc<str>,
         cancelled: Cancelled,
         yielding: watch::Receiver<BTreeSet<u32>>,
+        lease: Lease,
     ) -> Context {
-        Context { run, item: item.item, fencing_token: item.fencing_token, instance, cancelled, yielding }
+        Context { run, item: item.item, fencing_token: item.fencing_token, instance, cancelled, yielding, lease }
+    }
+
+    /// Whether the session of the run lives.
+    pub(super) fn lease(&self) -> &Lease {
+        &self.lease
     }
 
     /// The job's name.

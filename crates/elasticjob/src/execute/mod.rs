@@ -6,6 +6,7 @@ mod context;
 mod dataflow;
 mod gate;
 pub(crate) mod http;
+mod lease;
 pub(crate) mod script;
 mod simple;
 
@@ -14,9 +15,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use elasticjob_core::config::{ConfigError, JobConfig};
-use elasticjob_core::machine::{Run, RunId};
+use elasticjob_core::machine::{ItemEnd, Run, RunId};
 use elasticjob_core::time::Timestamp;
-use elasticjob_registry::Registry;
+use elasticjob_registry::{Link, Registry};
 use futures_util::future::{self, BoxFuture};
 use tokio::sync::{Semaphore, watch};
 use tracing::Instrument;
@@ -38,6 +39,7 @@ use crate::plugins::Plugins;
 use crate::trace::{RunTrace, Tracer};
 use crate::web;
 use gate::{Gate, Pass, gate};
+use lease::{Lease, Start};
 
 /// What a job gives back for an item: nothing, or why it failed. Any error fits.
 pub type JobResult = Result<(), JobError>;
@@ -138,6 +140,8 @@ struct Work {
     late: Cancelled,
     /// Items that should end after their current piece.
     yielding: watch::Receiver<BTreeSet<u32>>,
+    /// The link to the registry: code is started while the session of its run is certain to live.
+    link: watch::Receiver<Link>,
 }
 
 /// The execution side of one job.
@@ -169,9 +173,9 @@ impl Executor {
         };
         let ((leave, leaving), (leave_all, left), (hurry, late)) = (signal(), signal(), signal());
         let (yields, yielding) = watch::channel(BTreeSet::new());
-        let (instance, turns) = (instance.into(), Arc::default());
+        let (instance, turns, link) = (instance.into(), Arc::default(), surroundings.registry.link());
         Executor {
-            work: Arc::new(Work { items, surroundings, instance, meter, turns, leaving, left, late, yielding }),
+            work: Arc::new(Work { items, surroundings, instance, meter, turns, leaving, left, late, yielding, link }),
             leaving: leave,
             left: leave_all,
             late: hurry,
@@ -230,7 +234,7 @@ impl Executor {
     }
 
     /// Starts the items of a run. `ended` is called once for each, in whatever way it ended.
-    pub(crate) fn run(&mut self, run: Run, ended: impl Fn(RunId, u32, bool) + Clone + Send + Sync + 'static) {
+    pub(crate) fn run(&mut self, run: Run, ended: impl Fn(RunId, u32, ItemEnd) + Clone + Send + Sync + 'static) {
         let size = pool_size(&run.config.thread_pool);
         if self.pool.0 != size {
             self.pool = (size, Arc::new(Semaphore::new(size)));
@@ -277,7 +281,7 @@ impl Running {
     async fn go(
         self,
         round: Option<(Arc<Pass>, Vec<Gate>)>,
-        ended: impl Fn(RunId, u32, bool) + Clone + Send + Sync + 'static,
+        ended: impl Fn(RunId, u32, ItemEnd) + Clone + Send + Sync + 'static,
     ) {
         if let Some(trace) = &self.trace {
             trace.staging();
@@ -285,7 +289,11 @@ impl Running {
         for before in round.iter().flat_map(|(_, before)| before) {
             self.unless_leaving(before.clone().empty()).await;
         }
-        self.listen(Moment::Before, &[]).await;
+        // Listeners too are code of the run.
+        let is_over = !self.listeners.is_empty() && self.lease().wait(&self.work.leaving).await == Start::Over;
+        if !is_over {
+            self.listen(Moment::Before, &[]).await;
+        }
         if let Some(trace) = &self.trace {
             trace.running();
         }
@@ -294,7 +302,9 @@ impl Running {
             trace.ended(&failures);
         }
         let failed: Vec<u32> = failures.into_keys().collect();
-        self.listen(Moment::After, &failed).await;
+        if !is_over {
+            self.listen(Moment::After, &failed).await;
+        }
         drop(round);
     }
 
@@ -321,7 +331,10 @@ impl Running {
     }
 
     /// Executes the items; gives the texts of those that failed.
-    async fn execute(&self, ended: impl Fn(RunId, u32, bool) + Clone + Send + Sync + 'static) -> BTreeMap<u32, String> {
+    async fn execute(
+        &self,
+        ended: impl Fn(RunId, u32, ItemEnd) + Clone + Send + Sync + 'static,
+    ) -> BTreeMap<u32, String> {
         if let [only] = self.run.items.as_slice() {
             // One item alone does not need the pool, as in Java.
             let failure = self.execute_one(only, ended).await;
@@ -353,6 +366,10 @@ impl Running {
         }
     }
 
+    fn lease(&self) -> Lease {
+        Lease::new(&self.work.surroundings.registry, &self.work.link, self.run.session)
+    }
+
     /// Waits, but no longer than until the job leaves.
     async fn unless_leaving<T>(&self, wait: impl Future<Output = T>) -> Option<T> {
         let mut leaving = self.work.leaving.clone();
@@ -366,12 +383,13 @@ impl Running {
     async fn execute_one(
         &self,
         item: &elasticjob_core::machine::RunItem,
-        ended: impl Fn(RunId, u32, bool),
+        ended: impl Fn(RunId, u32, ItemEnd),
     ) -> Option<String> {
-        let mut end = End { tell: |failed| ended(self.run.id, item.item, failed), told: false };
+        let mut end = End { tell: |end| ended(self.run.id, item.item, end), told: false };
         let work = &*self.work;
         let (run, instance) = (Arc::clone(&self.run), Arc::clone(&work.instance));
-        let context = Context::new(run, item, instance, work.leaving.clone(), work.yielding.clone());
+        let lease = self.lease();
+        let context = Context::new(run, item, instance, work.leaving.clone(), work.yielding.clone(), lease.clone());
         let execution = self.trace.as_ref().map(|trace| trace.item_started(item.item));
         let (meter, source, began) = (&work.meter, self.run.source, clock::instant());
         // For those who collect spans; nobody else enables this target, and then it costs nothing.
@@ -387,16 +405,22 @@ impl Running {
             error = tracing::field::Empty,
             otel.status_code = tracing::field::Empty,
         );
-        let result = if work.leaving.is_cancelled() {
+        let (ended, result) = match lease.wait(&work.leaving).await {
+            Start::Now => {
+                meter.begins(source, self.run.due);
+                let running = attempts::run(&*work.items, context, &work.leaving, &work.left);
+                let result = running.instrument(span.clone()).await;
+                meter.ends(source, result.is_err(), began.elapsed());
+                (if result.is_err() { ItemEnd::Failed } else { ItemEnd::Succeeded }, result)
+            }
             // Its turn has not come in time: whoever has the item next runs it.
-            Err("not executed: the job was leaving before its turn came".into())
-        } else {
-            meter.begins(source, self.run.due);
-            let result = attempts::run(&*work.items, context, &work.leaving, &work.left).instrument(span.clone()).await;
-            meter.ends(source, result.is_err(), began.elapsed());
-            result
+            Start::Leaving => (ItemEnd::Failed, Err("not executed: the job was leaving before its turn came".into())),
+            Start::Over => {
+                let text = "not executed: the session with the registry was over before its turn came";
+                (ItemEnd::NotStarted, Err(text.into()))
+            }
         };
-        end.tell(result.is_err());
+        end.tell(ended);
         let text = result.as_ref().err().map(|error| web::chain(&**error));
         if let Some(text) = &text {
             span.record("error", text.as_str()).record("otel.status_code", "ERROR");
@@ -419,22 +443,22 @@ impl Running {
 }
 
 /// Tells the end of an item once, also when its task is torn down.
-struct End<F: Fn(bool)> {
+struct End<F: Fn(ItemEnd)> {
     tell: F,
     told: bool,
 }
 
-impl<F: Fn(bool)> End<F> {
-    fn tell(&mut self, failed: bool) {
+impl<F: Fn(ItemEnd)> End<F> {
+    fn tell(&mut self, end: ItemEnd) {
         if !std::mem::replace(&mut self.told, true) {
-            (self.tell)(failed);
+            (self.tell)(end);
         }
     }
 }
 
-impl<F: Fn(bool)> Drop for End<F> {
+impl<F: Fn(ItemEnd)> Drop for End<F> {
     fn drop(&mut self) {
-        self.tell(true);
+        self.tell(ItemEnd::Failed);
     }
 }
 

@@ -40,8 +40,8 @@ impl Task {
             Effect::Run(run) => {
                 let Some(worker) = self.own.upgrade() else { return };
                 if let Some(slot) = self.slot(job) {
-                    slot.executor.run(run, move |run, item, failed| {
-                        let _ = worker.send(Message::Ended { job, run, item, failed });
+                    slot.executor.run(run, move |run, item, end| {
+                        let _ = worker.send(Message::Ended { job, run, item, end });
                     });
                 }
             }

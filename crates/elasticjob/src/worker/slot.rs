@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use elasticjob_core::machine::{JobMachine, RunId, StepId, StopReason};
+use elasticjob_core::machine::{ItemEnd, JobMachine, RunId, StepId, StopReason};
 use elasticjob_core::path::Place;
 use elasticjob_registry::Sink;
 use tokio::sync::{oneshot, watch};
@@ -27,8 +27,8 @@ pub(super) struct Slot {
     /// Pictures that are being read, and the nodes that changed meanwhile.
     pub(super) reloads: u32,
     pub(super) touched: BTreeSet<String>,
-    /// Items that have ended, and whether they failed, which the machine has not been told yet.
-    pub(super) ended: Vec<(RunId, u32, bool)>,
+    /// Items that have ended, and how, which the machine has not been told yet.
+    pub(super) ended: Vec<(RunId, u32, ItemEnd)>,
     /// The items whose streams are to end.
     yielding: BTreeSet<u32>,
     reads: HashMap<String, u64>,

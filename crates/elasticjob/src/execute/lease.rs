@@ -1,0 +1,65 @@
+//! Whether code may start. An item is begun in a session; between the begin and its code it waits for listeners, for its place in the
+//! pool, for a retry. When the session ends meanwhile, another instance may take the item, so that its code must not start here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elasticjob_registry::{Link, Registry};
+use tokio::sync::watch;
+
+use super::Cancelled;
+use crate::clock;
+
+/// Between two looks at a link that says "up" while its session is not certain to live: it breaks, or hears an answer.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What an item's code may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// It starts: the session is certain to live.
+    Now,
+    /// It does not: the session is over.
+    Over,
+    /// It does not: the job leaves.
+    Leaving,
+}
+
+/// The session in which a run was begun.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    registry: Arc<dyn Registry>,
+    link: watch::Receiver<Link>,
+    session: u64,
+}
+
+impl Lease {
+    pub(super) fn new(registry: &Arc<dyn Registry>, link: &watch::Receiver<Link>, session: u64) -> Lease {
+        Lease { registry: Arc::clone(registry), link: link.clone(), session }
+    }
+
+    /// Waits until it is known whether the session lives: as long as the link is down, it is not.
+    pub(super) async fn wait(&self, leaving: &Cancelled) -> Start {
+        loop {
+            if leaving.is_cancelled() {
+                return Start::Leaving;
+            }
+            let of_now = match &*self.link.borrow() {
+                Link::Up { session, .. } => Some(*session),
+                Link::Closed => return Start::Over,
+                Link::Down(_) => None,
+            };
+            match of_now {
+                Some(session) if session != self.session => return Start::Over,
+                Some(session) if self.registry.is_alive(session) => return Start::Now,
+                Some(_) | None => {}
+            }
+            let (mut link, mut leaving) = (self.link.clone(), leaving.clone());
+            link.mark_unchanged(); // what has just been seen; what comes in between is seen at the next look
+            tokio::select! {
+                _ = link.changed() => {}
+                () = clock::sleep(LOOK) => {}
+                () = leaving.wait() => {}
+            }
+        }
+    }
+}

@@ -28,6 +28,27 @@ fn what_is_refused_again_and_again_is_asked_for_less_and_less_and_told_once() {
     assert_eq!(desk.commits, 20, "a begin and an end for each firing");
 }
 
+/// A leader whose resharding is refused goes on with its firings, asks less and less, and says so once.
+#[test]
+fn a_resharding_that_is_refused_again_and_again_slows_down_alone() {
+    let mut desk = Desk::new(3, || (0, 0));
+    desk.refuse = |ops| {
+        let divides = ops.iter().any(|op| op.path().ends_with("/sharding/4/instance"));
+        divides.then_some(Refusal { op: 0, reason: Reason::Version })
+    };
+    desk.reconfigure("shardingTotalCount: 3", "shardingTotalCount: 5");
+    desk.pass(Duration::from_secs(20));
+    desk.commits = 0;
+    desk.pass(Duration::from_secs(60));
+    let told: Vec<&String> = desk.warnings.iter().filter(|text| text.contains("in a row")).collect();
+    assert_eq!(told.len(), 1, "{:?}", desk.warnings);
+    assert!(told[0].contains("a resharding was refused 5 times in a row"), "{told:?}");
+    assert!(desk.commits < 120 + 30, "{} transactions in a minute, of which two a firing", desk.commits);
+    desk.refuse = |_| None;
+    desk.pass(Duration::from_secs(20));
+    assert_eq!(desk.owned(), 5, "it goes on when the registry takes it");
+}
+
 /// Everything is read again every ten minutes (`reconcileIntervalMinutes`). A daily stream that ended then would be idle until the next day.
 #[test]
 fn a_look_that_finds_what_was_there_before_ends_no_stream() {

@@ -415,8 +415,11 @@ impl JobMachine {
             let op = Op::delete(self.path.item_failover(item));
             return self.commit(Step::ClearMark { item, of: taker }, vec![op], out);
         }
-        let due = |b: &super::types::Blocked| b.inspect || b.look_at().is_some_and(|at| at <= now);
-        let Some(item) = self.blocked.iter().find(|(_, b)| due(b)).map(|(item, _)| *item) else { return false };
+        let due = |(item, b): &(&u32, &super::types::Blocked)| {
+            let is_settled = b.is_orphan && !self.orphans.contains(item);
+            b.inspect || is_settled || b.look_at().is_some_and(|at| at <= now)
+        };
+        let Some(item) = self.blocked.iter().find(due).map(|(item, _)| *item) else { return false };
         let queries = vec![
             Query::Node(self.path.item_running(item)),
             Query::Children(self.path.instances()),
@@ -493,6 +496,7 @@ impl JobMachine {
         let Some(blocked) = self.blocked.get_mut(&item) else { return };
         blocked.inspect = false;
         blocked.again = None;
+        blocked.is_orphan = false;
         let since = *blocked.orphan_since.get_or_insert(now);
         if !ours && now < since + limits::SECOND_LOOK {
             return;
@@ -507,7 +511,9 @@ impl JobMachine {
             return;
         }
         if self.config.as_ref().is_some_and(|c| c.failover) {
-            self.blocked.remove(&item);
+            // A begin would be refused again.
+            blocked.is_orphan = true;
+            blocked.orphan_since = None;
             self.orphans.insert(item);
             return;
         }
@@ -536,6 +542,7 @@ impl JobMachine {
             blocked.inspect = false;
             blocked.again = again;
             blocked.orphan_since = None;
+            blocked.is_orphan = false;
         }
         let misfire = self.config.as_ref().is_some_and(|c| c.misfire);
         if let Some(due) = self.schedule.last_due.filter(|d| self.items.get(&item).is_some_and(|i| i.accounted < *d)) {

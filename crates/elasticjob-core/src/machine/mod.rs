@@ -20,6 +20,7 @@ mod follow;
 mod lead;
 mod note;
 mod release;
+mod rest;
 mod run;
 mod schedule;
 mod session;
@@ -117,8 +118,9 @@ pub struct JobMachine {
     begins: u64,
     pause_until: Timestamp,
     failures: usize,
-    /// Begins that were refused in a row.
-    refusals: usize,
+    /// The place in `RULES` of the rule whose step is under way.
+    rule: usize,
+    rests: rest::Rests,
     reconcile_at: Option<Timestamp>,
     watched: BTreeSet<String>,
 }
@@ -205,7 +207,8 @@ impl JobMachine {
             begins: 0,
             pause_until: Timestamp(0),
             failures: 0,
-            refusals: 0,
+            rule: 0,
+            rests: rest::Rests::new(),
             reconcile_at: None,
             watched: BTreeSet::new(),
         }
@@ -257,7 +260,8 @@ impl JobMachine {
             self.tidy_at(),
             self.yield_ends_at(),
         ];
-        let own = own.into_iter().flatten().map(|at| at.max(self.pause_until));
+        let rested = self.rests.values().map(|rest| rest.until);
+        let own = own.into_iter().flatten().chain(rested).map(|at| at.max(self.pause_until));
         // A time that has passed without an act waits for something else, which will be an input.
         own.chain([self.pause_until]).filter(|at| *at > self.schedule.last_tick).min()
     }
@@ -341,8 +345,13 @@ impl JobMachine {
             if self.step.is_some() || self.life == Life::Left {
                 return;
             }
-            if !RULES.iter().any(|rule| rule(self, now, out)) {
-                return;
+            let acted = RULES.iter().enumerate().find_map(|(place, rule)| {
+                let acts = !self.is_resting(place, now) && rule(self, now, out);
+                acts.then_some(place)
+            });
+            match acted {
+                Some(place) => self.rule = place,
+                None => return,
             }
         }
     }
@@ -355,8 +364,12 @@ impl JobMachine {
         }
         match &result {
             StepResult::Failed | StepResult::Unknown => self.pause(now),
-            StepResult::Committed { .. } | StepResult::Answers(_) => self.failures = 0,
-            StepResult::Refused(_) => {}
+            StepResult::Committed { .. } => {
+                self.failures = 0;
+                self.rests.remove(&self.rule);
+            }
+            StepResult::Answers(_) => self.failures = 0,
+            StepResult::Refused(_) => self.rest(now, self.rule, &step, out),
         }
         match step {
             Step::ReadApplied => self.applied_read(result),

@@ -31,7 +31,7 @@ pub enum Note {
     Passed { items: Vec<u32>, first: Timestamp, last: Timestamp, firings: usize },
     Lost { items: Vec<u32>, due: Timestamp },
     Blocked { item: u32, by: String },
-    Refused { items: Vec<u32>, times: usize },
+    Refused { what: String, times: usize },
     ClearedMark { item: u32, of: String },
     TakenOver { item: u32, from: String },
     Triggered,
@@ -184,10 +184,9 @@ impl fmt::Display for Note {
                 )
             }
             Note::Blocked { item, by } => write!(f, "item {item} is still running on {by}"),
-            Note::Refused { items, times } => write!(
+            Note::Refused { what, times } => write!(
                 f,
-                "items {} could not begin {times} times in a row, although all was read anew: what the registry answers is not what it decides by; do its servers have different data?",
-                Ranges(items)
+                "{what} was refused {times} times in a row, although all was read anew: what the registry answers is not what it decides by; do its servers have different data?"
             ),
             Note::ClearedMark { item, of } => {
                 write!(f, "cleared a mark of item {item}: {of}, which set it, is gone or does not run it")

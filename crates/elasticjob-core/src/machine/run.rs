@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::failover::TAKEN_VERSION;
 use super::types::{Abandoned, Begun, Blocked, Busy, Effects, Item, Life, Mark, Phase, Step, Taken};
-use super::{Effect, JobMachine, Note, Run, RunId, RunItem, Source, StepResult, back_off};
+use super::{Effect, JobMachine, Note, Run, RunId, RunItem, Source, StepResult};
 use crate::config::JobConfig;
 use crate::limits;
 use crate::time::Timestamp;
@@ -223,7 +223,7 @@ impl JobMachine {
             StepResult::Committed { zxid } => self.begun(now, &plan, zxid, out),
             StepResult::Refused(refusal) => {
                 plan.items.iter().for_each(|item| drop(self.busy.remove(item)));
-                self.begin_refused(now, &plan, &refusal, out);
+                self.begin_refused(now, &plan, &refusal);
             }
             StepResult::Unknown => plan.items.iter().for_each(|item| self.set_phase(*item, Phase::Unsettled)),
             StepResult::Failed | StepResult::Answers(_) => {
@@ -233,7 +233,6 @@ impl JobMachine {
     }
 
     fn begun(&mut self, now: Timestamp, plan: &Begun, zxid: i64, out: &mut Effects) {
-        self.refusals = 0;
         self.account_begun(&plan.items, out);
         if !plan.triggers.is_empty() {
             self.follow.triggered_at = None;
@@ -303,16 +302,7 @@ impl JobMachine {
     }
 
     /// One item's operation refused: it is left out, and the others go again.
-    fn begin_refused(&mut self, now: Timestamp, plan: &Begun, refusal: &Refusal, out: &mut Effects) {
-        self.refusals += 1;
-        // Each item may have its reasons. Where there are more, what is read is not what decides, and reading it again is vain.
-        let patience = limits::REFUSALS_MAX + self.items.len();
-        if self.refusals == patience {
-            out.note(Note::Refused { items: plan.items.clone(), times: self.refusals });
-        }
-        if self.refusals >= patience {
-            self.pause_until = now + back_off(self.refusals - patience);
-        }
+    fn begin_refused(&mut self, now: Timestamp, plan: &Begun, refusal: &Refusal) {
         let Some(part) = plan.parts.get(refusal.op).copied() else { return };
         let Some(item) = part.item() else {
             let id = self.id().to_owned();

@@ -418,6 +418,8 @@ pub(super) struct Blocked {
     pub(super) orphan_since: Option<Timestamp>,
     /// When it is to be read again, since nobody will tell.
     pub(super) again: Option<Timestamp>,
+    /// Whether it is the mark of an orphan: it stands there until the run is taken over, or is found to be none.
+    pub(super) is_orphan: bool,
 }
 
 /// Taking in what a leader assigned.

@@ -147,6 +147,23 @@ impl Desk {
         }
     }
 
+    /// How many items it has.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) fn owned(&self) -> usize {
+        self.machine.owned().len()
+    }
+
+    /// Somebody else writes the configuration with that text in the place of the other one.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) fn reconfigure(&mut self, from: &str, to: &str) {
+        let path = self.path.config();
+        let text = self.tree.get(&path).expect("it is stored").text();
+        assert!(text.contains(from), "{text}");
+        self.tree.commit(self.session, &[Op::set(&path, text.replace(from, to))], self.now).expect("written");
+        let node = self.tree.get(&path).cloned();
+        self.input(Input::Changed(vec![(path, node)]));
+    }
+
     /// Lets the time pass to the next moment that the machine asks for.
     fn wake(&mut self) {
         self.now = self.machine.next_wakeup().expect("it waits for a firing");

@@ -33,6 +33,10 @@ pub const CUT_OFF: Duration = Duration::from_secs(12);
 /// have shut its job down while its session lives on; then everybody would wait for ever.
 pub const LEADER_WAIT: Duration = Duration::from_secs(5);
 
+/// An instance that refused the stored configuration stands for leader only where nobody has led for so long: others may be able to
+/// use it, as in a rolling deployment, and where nobody is, somebody must go on dividing the items.
+pub const REFUSER_WAIT: Duration = Duration::from_secs(5);
+
 /// How long after its election our leader looks at the assignment again, and every instance of ours after a leader of Java's
 /// has divided: Java takes owners away one by one, and goes on with it although it leads no more.
 pub const OWNERS_RECHECKS: [Duration; 4] =

@@ -28,6 +28,8 @@ pub struct Options {
     /// How long the code of an item waits between its begin and its start, as in a pool that is full, in milliseconds at most;
     /// one of four does.
     pub wait_millis: u64,
+    /// A process that knows no error handler but the default one: it refuses a configuration that names another.
+    pub refuser: Option<usize>,
     /// How many runs of a hundred fail.
     pub failing: u64,
     /// By how much the clocks of the instances seem to differ from the registry's when they ask.
@@ -50,6 +52,7 @@ impl Options {
             run_millis: (5, 300),
             long_item: None,
             wait_millis: 0,
+            refuser: None,
             failing: 0,
             clock_error: Duration::ZERO,
             slow_requests: false,

@@ -64,8 +64,13 @@ impl JobMachine {
     fn needs_leader(&mut self, now: Timestamp) -> bool {
         let Some(node) = &self.view.leader else {
             self.leader_odd_since = None;
-            return true;
+            if !self.config_refused || self.is_alone() {
+                self.leaderless_since = None;
+                return true;
+            }
+            return now >= *self.leaderless_since.get_or_insert(now) + limits::REFUSER_WAIT;
         };
+        self.leaderless_since = None;
         let id = String::from_utf8_lossy(&node.data);
         if self.leader_seen.is_none_or(|(czxid, _)| czxid != node.czxid) {
             self.leader_seen = Some((node.czxid, now));
@@ -97,7 +102,7 @@ impl JobMachine {
                 let deposed = self.view.leader_id().filter(|id| self.view.is_live(id) && id != self.id());
                 self.view.leader = Some(Node::new(self.id(), zxid, self.session_id(), now));
                 self.leader_odd_since = None;
-                self.lead = Lead::default();
+                self.lead = Lead { stands_in: self.leaderless_since.take().is_some(), ..Lead::default() };
                 self.look_at_owners_later(now);
                 out.0.extend(deposed.map(|leader| Effect::Note(Note::Deposed { leader })));
                 out.note(Note::Elected);
@@ -149,12 +154,19 @@ impl JobMachine {
         }
     }
 
-    /// Rule: a leader whose server is disabled gives up.
+    /// Whether no other instance could lead.
+    fn is_alone(&self) -> bool {
+        self.view.available().iter().all(|id| id == self.id())
+    }
+
+    /// Rule: a leader gives up whose server is disabled, or which refused the stored configuration while others may have taken it.
     pub(super) fn abdicate(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
-        if self.life != Life::Joined || self.is_available() || !self.is_leader() {
+        if self.life != Life::Joined || !self.is_leader() {
             return false;
         }
-        if self.view.server(&self.setup.identity.server_ip) != Some(ServerState::Disabled) {
+        let is_disabled = self.view.server(&self.setup.identity.server_ip) == Some(ServerState::Disabled);
+        let refuses = self.config_refused && !self.lead.stands_in && !self.is_alone();
+        if !(is_disabled && !self.is_available()) && !refuses {
             return false;
         }
         let ops = vec![Op::delete(self.path.leader_instance())];

@@ -61,6 +61,8 @@ pub struct JobMachine {
     config_read: Option<i64>,
     /// Whether the stored configuration could not be used when it was read last.
     config_refused: bool,
+    /// Count and strategy of a stored configuration that could not be used for another reason: a leader divides by them.
+    refused_division: Option<(u32, String)>,
     schedule: Schedule,
     follow: Follow,
     lead: Lead,
@@ -105,6 +107,8 @@ pub struct JobMachine {
     /// Nodes `failover` of our items: the taker, whether it is gone, and until when it has time.
     takers: BTreeMap<u32, (String, bool, Timestamp)>,
     leader_odd_since: Option<Timestamp>,
+    /// Since when an instance that refused the stored configuration sees no leader.
+    leaderless_since: Option<Timestamp>,
     /// The leader's node, and since when we see it.
     leader_seen: Option<(i64, Timestamp)>,
     servers_dead_since: BTreeMap<String, Timestamp>,
@@ -173,6 +177,7 @@ impl JobMachine {
             config: None,
             config_read: None,
             config_refused: false,
+            refused_division: None,
             schedule: Schedule::default(),
             follow: Follow::default(),
             lead: Lead::default(),
@@ -197,6 +202,7 @@ impl JobMachine {
             cut: BTreeMap::new(),
             takers: BTreeMap::new(),
             leader_odd_since: None,
+            leaderless_since: None,
             leader_seen: None,
             servers_dead_since: BTreeMap::new(),
             step: None,
@@ -256,6 +262,7 @@ impl JobMachine {
             self.lead.wake_at(),
             self.second_look_at(),
             self.leader_odd_since.map(|t| t + limits::LEADER_UNREGISTERED),
+            self.leaderless_since.map(|t| t + limits::REFUSER_WAIT),
             self.leader_seen.map(|(_, since)| since + limits::LEADER_WAIT),
             self.tidy_at(),
             self.yield_ends_at(),

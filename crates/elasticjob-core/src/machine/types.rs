@@ -499,6 +499,8 @@ pub(super) struct Lead {
     pub(super) kept: BTreeSet<u32>,
     /// One of them has ended: divide again.
     pub(super) forced: bool,
+    /// Whether it leads although it refused the stored configuration, since nobody else would.
+    pub(super) stands_in: bool,
 }
 
 impl Lead {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use elasticjob_core::config::ConfigError;
 use elasticjob_core::machine::{
     ConfigCheck, Effect, Identity, Input, ItemEnd, JobMachine, Note, RunId, RunItem, Setup, Source,
 };
@@ -49,7 +50,7 @@ impl World {
                 class: "SCRIPT".into(),
                 one_off: false,
                 identity: Identity { id: self.processes[index].id.clone(), server_ip },
-                check: ConfigCheck::default(),
+                check: if self.options.refuser == Some(index) { refusing() } else { ConfigCheck::default() },
             };
             let machine = JobMachine::new(setup, Arc::clone(&self.surroundings));
             self.processes[index].body = Body::Ours(Box::new(machine));
@@ -315,4 +316,15 @@ impl World {
         peer.stop();
         self.go_on(index);
     }
+}
+
+/// Of a program that lacks a plug-in which others have.
+fn refusing() -> ConfigCheck {
+    ConfigCheck(Arc::new(|config| match config.error_handler.as_str() {
+        "" | "LOG" => Vec::new(),
+        other => {
+            let expected = "expected LOG".into();
+            vec![ConfigError { key: "jobErrorHandlerType", value: other.to_owned(), expected }]
+        }
+    }))
 }

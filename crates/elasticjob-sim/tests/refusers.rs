@@ -1,0 +1,70 @@
+//! Instances that refuse a stored configuration which others use, as in a rolling deployment: they follow, and do not lead.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use elasticjob_core::path::JobPath;
+use elasticjob_core::tree::Op;
+use elasticjob_core::wire::JobDocument;
+use elasticjob_sim::{Fault, Options, World};
+
+const SESSION: Duration = Duration::from_secs(2);
+
+fn document(items: u32, handler: Option<&str>) -> JobDocument {
+    JobDocument {
+        cron: Some("* * * * * ?".into()),
+        job_error_handler_type: handler.map(str::to_owned),
+        ..JobDocument::new("job", items)
+    }
+}
+
+fn owners(world: &World, path: &JobPath, items: u32) -> Vec<Option<String>> {
+    (0..items).map(|item| world.tree().get(&path.item_owner(item)).map(|node| node.text())).collect()
+}
+
+#[test]
+fn one_that_refuses_the_new_configuration_hands_the_leadership_to_one_that_uses_it() {
+    let path = JobPath::new("job");
+    for seed in 0..60 {
+        let refuser = Some(seed as usize % 3);
+        let options = Options { session_timeout: SESSION, refuser, ..Options::new(seed, document(3, None), 3) };
+        let mut world = World::new(options);
+        let write = |items| {
+            let text = document(items, Some("ELSEWHERE")).to_yaml();
+            Fault::Operator(vec![Op::set(path.config(), text)])
+        };
+        world.strike(Duration::from_millis(6_400), 0, write(6));
+        world.strike(Duration::from_millis(14_400), 0, write(2));
+        world.run_until(Duration::from_secs(14));
+        let story = world.story();
+        let leader = world.tree().get(&path.leader_instance()).map(|node| node.text()).unwrap_or_default();
+        let refused = format!("10.0.0.{}@-@", seed % 3 + 1);
+        assert!(!leader.is_empty() && !leader.starts_with(&refused), "seed {seed}: `{leader}` leads\n{story}");
+        let six = owners(&world, &path, 6);
+        assert!(six.iter().all(Option::is_some), "seed {seed}: {six:?}\n{story}");
+        let different: BTreeSet<_> = six.iter().flatten().collect();
+        assert_eq!(different.len(), 3, "seed {seed}: all three have items: {six:?}");
+        world.run_until(Duration::from_secs(22));
+        let left = owners(&world, &path, 6);
+        assert!(left[..2].iter().all(Option::is_some), "seed {seed}: {left:?}");
+        assert!(left[2..].iter().all(Option::is_none), "seed {seed}: {left:?}\n{}", world.story());
+    }
+}
+
+/// Somebody must go on dividing the items where nobody can use the configuration.
+#[test]
+fn where_all_refuse_one_of_them_leads_and_the_items_of_the_dead_are_divided() {
+    let path = JobPath::new("job");
+    for seed in 0..60 {
+        let options = Options { session_timeout: SESSION, ..Options::new(seed, document(6, None), 3) };
+        let mut world = World::new(options);
+        let bad = JobDocument { cron: Some("sometimes".into()), ..document(6, None) };
+        world.strike(Duration::from_millis(6_400), 0, Fault::Operator(vec![Op::set(path.config(), bad.to_yaml())]));
+        world.strike(Duration::from_secs(14), seed as usize % 3, Fault::Crash { restart: None });
+        world.run_until(Duration::from_secs(30));
+        let dead = format!("10.0.0.{}@-@", seed % 3 + 1);
+        let owners = owners(&world, &path, 6);
+        let lives = |owner: &Option<String>| owner.as_ref().is_some_and(|owner| !owner.starts_with(&dead));
+        assert!(owners.iter().all(lives), "seed {seed}: {owners:?}\n{}", world.story());
+    }
+}

@@ -5,6 +5,7 @@ mod desk;
 use std::time::Duration;
 
 use desk::Desk;
+use elasticjob_core::path::JobPath;
 use elasticjob_core::tree::{Op, Reason, Refusal};
 
 /// ZooKeeper's servers may have different trees, where one answers reads and another one decides about writes. Seen in a living
@@ -47,6 +48,32 @@ fn a_resharding_that_is_refused_again_and_again_slows_down_alone() {
     desk.refuse = |_| None;
     desk.pass(Duration::from_secs(20));
     assert_eq!(desk.owned(), 5, "it goes on when the registry takes it");
+}
+
+/// Two containers of one pod, or two hosts with one address and the same process id.
+#[test]
+fn an_id_that_another_process_has_is_told_once_and_joins_when_that_one_leaves() {
+    let mut desk = Desk::new(3, || (0, 0));
+    let path = JobPath::new("job");
+    let other = desk.come_back(&[Op::ephemeral(path.instance(desk::ID), "")]);
+    desk.pass(Duration::from_secs(41));
+    let told = |desk: &Desk| desk.warnings.iter().filter(|text| text.contains("another process")).count();
+    assert_eq!(told(&desk), 0, "it may be a former life, whose session is about to end: {:?}", desk.warnings);
+    desk.pass(Duration::from_secs(600));
+    assert_eq!(told(&desk), 1, "{:?}", desk.warnings);
+    assert!(!desk.is_joined());
+    desk.namesake_leaves(other);
+    assert!(desk.is_joined());
+}
+
+/// A later job of that name is another one's business.
+#[test]
+fn a_job_that_was_removed_while_its_instance_was_cut_off_is_left() {
+    let mut desk = Desk::new(3, || (0, 0));
+    desk.remove_job();
+    desk.come_back(&[]);
+    assert!(desk.warnings.iter().any(|text| text.contains("not in the registry any more")), "{:?}", desk.warnings);
+    assert!(desk.is_left());
 }
 
 /// Everything is read again every ten minutes (`reconcileIntervalMinutes`). A daily stream that ended then would be idle until the next day.

@@ -336,6 +336,9 @@ impl Task {
             }
             Message::Latched { job, epoch, step, node } => {
                 if self.is_current(job, epoch) {
+                    if let Some(slot) = self.slot(job) {
+                        slot.latches.remove(&step); // nobody waits in its queue any more
+                    }
                     self.input(job, Input::Latched(step, node));
                 }
             }

@@ -164,9 +164,10 @@ impl JobMachine {
         if self.life != Life::Joined || !self.is_leader() {
             return false;
         }
-        let is_disabled = self.view.server(&self.setup.identity.server_ip) == Some(ServerState::Disabled);
+        let server = self.view.server(&self.setup.identity.server_ip);
+        let is_disabled = !self.is_available() && server == Some(ServerState::Disabled);
         let refuses = self.config_refused && !self.lead.stands_in && !self.is_alone();
-        if !(is_disabled && !self.is_available()) && !refuses {
+        if !is_disabled && !refuses {
             return false;
         }
         let ops = vec![Op::delete(self.path.leader_instance())];

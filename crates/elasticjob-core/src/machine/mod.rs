@@ -92,6 +92,8 @@ pub struct JobMachine {
     claimed: BTreeSet<u32>,
     /// Whether this machine was registered before: what a start writes is written once.
     has_joined: bool,
+    /// The instance node of another process that has our id.
+    namesake: Option<types::Namesake>,
     /// How the configuration of this start differs from the stored one.
     comparison: compare::Comparison,
     /// Whether an operator took it out.
@@ -194,6 +196,7 @@ impl JobMachine {
             takes_one: false,
             claimed: BTreeSet::new(),
             has_joined: false,
+            namesake: None,
             comparison: compare::Comparison::default(),
             is_shut_down: false,
             has_announced_leave: false,
@@ -265,6 +268,7 @@ impl JobMachine {
             self.leaderless_since.map(|t| t + limits::REFUSER_WAIT),
             self.leader_seen.map(|(_, since)| since + limits::LEADER_WAIT),
             self.tidy_at(),
+            self.namesake_at(),
             self.yield_ends_at(),
         ];
         let rested = self.rests.values().map(|rest| rest.until);

@@ -44,6 +44,8 @@ pub enum Note {
     SameAsStored,
     Overwrote { differences: Vec<Difference> },
     ShutDownByOperator,
+    Removed,
+    IdTaken { instance: String, session: u64 },
     ClockOff { difference: Duration, limit: Duration },
     RemovedServer { server: String },
     EnabledAgain,
@@ -96,8 +98,11 @@ impl Note {
             | Note::TriggerDropped { .. }
             | Note::TriggerAdopted { .. }
             | Note::DiffersFromStored { .. }
-            | Note::ShutDownByOperator => Level::Warn,
-            Note::BadConfig { .. } | Note::ClockOff { .. } | Note::BadStrategy { .. } => Level::Error,
+            | Note::ShutDownByOperator
+            | Note::Removed => Level::Warn,
+            Note::BadConfig { .. } | Note::IdTaken { .. } | Note::ClockOff { .. } | Note::BadStrategy { .. } => {
+                Level::Error
+            }
         }
     }
 }
@@ -243,6 +248,14 @@ impl fmt::Display for Note {
                 write!(f, "changed the stored configuration: {}", changes.join(", "))
             }
             Note::ShutDownByOperator => write!(f, "was shut down: its instance node was deleted"),
+            Note::Removed => write!(
+                f,
+                "leaves: the job is not in the registry any more. It was removed while this instance was cut off, or the registry has lost its data; a start brings it back"
+            ),
+            Note::IdTaken { instance, session } => write!(
+                f,
+                "cannot join: another process, in session {session:016x}, is registered as {instance}. Two hosts or containers with the same address and process id have the same id: give this one another address (elasticjob.preferred.network.ip); it joins when the other one has left"
+            ),
             Note::ClockOff { difference, limit } => write!(
                 f,
                 "the clock differs from the registry's by {:.1} s, more than maxTimeDiffSeconds {}",

@@ -214,6 +214,10 @@ impl JobMachine {
 
     fn shut_down_by_operator(&mut self, now: Timestamp, out: &mut Effects) {
         out.note(Note::ShutDownByOperator);
+        self.leave_by_operator(now);
+    }
+
+    pub(super) fn leave_by_operator(&mut self, now: Timestamp) {
         self.stop(now + Duration::from_secs(30));
         self.is_shut_down = true;
         self.schedule.next_due = None;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::types::{Busy, Effects, Life, Mark, Phase, Step};
+use super::types::{Busy, Effects, Life, Mark, Namesake, Phase, Step};
 use super::{Effect, JobMachine, Note, StepResult, StopReason};
 use crate::config::JobConfig;
 use crate::limits;
@@ -11,12 +11,20 @@ use crate::tree::{Node, Op, Reason};
 use crate::view::ServerState;
 use crate::wire::{Difference, JobDocument, Overwrite, instance_yaml};
 
+/// An instance node of another session is that of a former life until its session has ended, and this much longer.
+const NAMESAKE_SLACK: Duration = Duration::from_secs(2);
+
 impl JobMachine {
     /// Rule: registers this instance. Configuration, server and instance go in one transaction, in Java's order: its
     /// instances must never see an instance without its server.
     pub(super) fn join(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         if self.life != Life::Joining {
             return false;
+        }
+        if self.has_joined && self.view.root.is_none() && self.view.config.is_none() {
+            out.note(Note::Removed);
+            self.leave_by_operator(now);
+            return true;
         }
         let stored = self.view.root.as_ref().map(|n| n.text()).unwrap_or_default();
         if !stored.is_empty() && stored != self.setup.class {
@@ -70,13 +78,34 @@ impl JobMachine {
                 return false;
             }
             if !ours {
-                return false; // a former life of this id: its session ends, and its node with it
+                // A former life of this id: its session ends, and its node with it.
+                let (czxid, owner) = (node.czxid, node.owner);
+                self.wait_for_namesake(now, czxid, owner, out);
+                return false;
             }
             ops.push(Op::delete(self.path.instance(&identity.id)));
         }
         let yaml = instance_yaml(&identity.id, &identity.server_ip);
         ops.push(Op::ephemeral(self.path.instance(&identity.id), yaml));
         self.commit(Step::Join { wrote, server, overwrote }, ops, out)
+    }
+
+    /// The instance node of another process stands where ours would: its session ends within its time-out, or it lives.
+    fn wait_for_namesake(&mut self, now: Timestamp, czxid: i64, owner: u64, out: &mut Effects) {
+        let seen = self.namesake.filter(|seen| seen.czxid == czxid);
+        let mut seen = seen.unwrap_or(Namesake { czxid, since: now, is_told: false });
+        let patience = self.session.map(|session| session.timeout).unwrap_or_default() + NAMESAKE_SLACK;
+        if !seen.is_told && now >= seen.since + patience {
+            seen.is_told = true;
+            out.note(Note::IdTaken { instance: self.id().to_owned(), session: owner });
+        }
+        self.namesake = Some(seen);
+    }
+
+    /// When it is known that another process with our id lives.
+    pub(super) fn namesake_at(&self) -> Option<Timestamp> {
+        let timeout = self.session.map(|session| session.timeout).unwrap_or_default();
+        self.namesake.filter(|seen| !seen.is_told).map(|seen| seen.since + timeout + NAMESAKE_SLACK)
     }
 
     /// The operations that make the configuration what it must be, and that configuration.

@@ -277,6 +277,15 @@ pub(super) struct Session {
     pub(super) timeout: Duration,
 }
 
+/// The instance node of another process that has our id.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Namesake {
+    pub(super) czxid: i64,
+    /// Since when we see it.
+    pub(super) since: Timestamp,
+    pub(super) is_told: bool,
+}
+
 /// The clockwork of a job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schedule {

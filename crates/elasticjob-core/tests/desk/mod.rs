@@ -13,6 +13,8 @@ use elasticjob_core::tree::{Op, Refusal, Tree};
 use elasticjob_core::view::{Answer, JobView, Query};
 use elasticjob_core::wire::{JobDocument, Overwrite};
 
+/// Its instance id.
+pub(crate) const ID: &str = "10.0.0.1@-@1";
 const START: Timestamp = Timestamp(1_700_000_000_000);
 
 /// A machine on a tree that answers at once.
@@ -52,7 +54,7 @@ impl Desk {
             overwrite: Overwrite::Never,
             class: "SCRIPT".into(),
             one_off: false,
-            identity: Identity { id: "10.0.0.1@-@1".into(), server_ip: "10.0.0.1".into() },
+            identity: Identity { id: ID.into(), server_ip: "10.0.0.1".into() },
             check: ConfigCheck::default(),
         };
         let surroundings = Surroundings {
@@ -140,7 +142,9 @@ impl Desk {
                     }
                     Effect::Reload => inputs.push(Input::Reloaded(Box::new(self.view()))),
                     Effect::Run(run) => self.runs.push(run),
-                    Effect::Note(note) if note.level() == Level::Warn => self.warnings.push(note.to_string()),
+                    Effect::Note(note) if matches!(note.level(), Level::Warn | Level::Error) => {
+                        self.warnings.push(note.to_string())
+                    }
                     _ => {}
                 }
             }
@@ -162,6 +166,50 @@ impl Desk {
         self.tree.commit(self.session, &[Op::set(&path, text.replace(from, to))], self.now).expect("written");
         let node = self.tree.get(&path).cloned();
         self.input(Input::Changed(vec![(path, node)]));
+    }
+
+    /// Its session ends, and it comes back with another one; before that, somebody does that, in a session of its own.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) fn come_back(&mut self, meanwhile: &[Op]) -> u64 {
+        self.tree.close_session(self.session);
+        let other = self.tree.open_session();
+        self.tree.commit(other, meanwhile, self.now).expect("carried out");
+        self.session = self.tree.open_session();
+        self.input(Input::SessionLost);
+        let view = Box::new(self.view());
+        self.input(Input::SessionBack { session: self.session, timeout: Duration::from_secs(40), view });
+        other
+    }
+
+    /// That session ends, and the machine hears of its instance node.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) fn namesake_leaves(&mut self, session: u64) {
+        self.tree.close_session(session);
+        self.input(Input::Changed(vec![(self.path.instance(ID), None)]));
+    }
+
+    /// Somebody removes the job, and it does not hear of it.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) fn remove_job(&mut self) {
+        self.tree.close_session(self.session);
+        let mut paths: Vec<String> = self.tree.iter().map(|(path, _)| path.to_owned()).collect();
+        paths.retain(|path| path.starts_with(self.path.root()));
+        paths.sort_unstable_by_key(|path| std::cmp::Reverse(path.len()));
+        let ops: Vec<Op> = paths.into_iter().map(Op::delete).collect();
+        let operator = self.tree.open_session();
+        self.tree.commit(operator, &ops, self.now).expect("removed");
+    }
+
+    /// Whether it takes part.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) fn is_joined(&self) -> bool {
+        self.machine.is_joined()
+    }
+
+    /// Whether it has left.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) fn is_left(&self) -> bool {
+        self.machine.is_left()
     }
 
     /// Lets the time pass to the next moment that the machine asks for.

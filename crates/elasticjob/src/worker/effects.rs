@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use elasticjob_core::machine::{Effect, Note, StepId, StepResult};
 use elasticjob_core::path::JobPath;
-use elasticjob_core::tree::{Op, Reason};
+use elasticjob_core::tree::{Node, Op, Reason};
 use elasticjob_core::view::Query;
 use elasticjob_registry::{Error, Link, Outcome, Registry, Target};
 use tokio::sync::oneshot;
@@ -18,6 +18,9 @@ use crate::clock;
 use crate::committer::Commit;
 use crate::latch;
 use crate::mirror;
+
+/// Before what failed is asked for again while the link stands.
+const READ_RETRY: Duration = Duration::from_secs(1);
 
 impl Task {
     pub(super) fn carry_out(&mut self, job: SlotId, effect: Effect) {
@@ -127,8 +130,7 @@ impl Task {
         let Some(slot) = self.slot(job) else { return };
         let (ticket, epoch) = (slot.begin_read(&path), slot.epoch);
         tokio::spawn(async move {
-            if let Ok(answers) = registry.read(vec![Query::Node(path.clone())]).await {
-                let node = answers.first().and_then(|a| a.node()).cloned();
+            if let Some(node) = read_until(&*registry, epoch, &path).await {
                 let _ = worker.send(Message::Read { job, epoch, path, ticket, node });
             }
         });
@@ -142,10 +144,15 @@ impl Task {
         let Some(sink) = slot.sink.clone() else { return };
         let (epoch, ticket) = (slot.epoch, slot.begin_read(&path));
         tokio::spawn(async move {
-            let Ok(watch) = registry.watch(Target::Node(path.clone()), sink).await else { return };
+            let watch = loop {
+                match registry.watch(Target::Node(path.clone()), Arc::clone(&sink)).await {
+                    Ok(watch) => break watch,
+                    Err(_) if is_epoch(&*registry, epoch) => clock::sleep(READ_RETRY).await,
+                    Err(_) => return,
+                }
+            };
             let _ = worker.send(Message::Watching { job, epoch, path: path.clone(), watch });
-            if let Ok(answers) = registry.read(vec![Query::Node(path.clone())]).await {
-                let node = answers.first().and_then(|a| a.node()).cloned();
+            if let Some(node) = read_until(&*registry, epoch, &path).await {
                 let _ = worker.send(Message::Read { job, epoch, path, ticket, node });
             }
         });
@@ -227,4 +234,19 @@ async fn clock_difference(registry: &dyn Registry, session: u64, path: &JobPath)
     let theirs = answers[0].node()?.modified;
     // The write happened between the two looks at our clock.
     Some(theirs.since(after).max(before.since(theirs)))
+}
+
+/// Reads a node; as long as the link stands, what fails is tried again. `None` when it does not stand any more.
+async fn read_until(registry: &dyn Registry, epoch: u64, path: &str) -> Option<Option<Node>> {
+    loop {
+        match registry.read(vec![Query::Node(path.to_owned())]).await {
+            Ok(answers) => return Some(answers.first().and_then(|answer| answer.node()).cloned()),
+            Err(_) if is_epoch(registry, epoch) => clock::sleep(READ_RETRY).await,
+            Err(_) => return None,
+        }
+    }
+}
+
+fn is_epoch(registry: &dyn Registry, epoch: u64) -> bool {
+    matches!(&*registry.link().borrow(), Link::Up { epoch: current, .. } if *current == epoch)
 }

@@ -400,7 +400,8 @@ impl JobMachine {
     /// taken away where failover was switched off meanwhile: whoever owns the item takes it for that of a run.
     pub(super) fn begin_lost(&mut self, now: Timestamp, number: u32, busy: &Busy) {
         let failover = self.config.as_ref().is_some_and(|c| c.failover);
-        if !failover && busy.mark == Mark::Persistent {
+        // One that waited for its turn may have a mark in this session too.
+        if (!failover && busy.mark == Mark::Persistent) || busy.remarked {
             self.answer_lost(busy);
             self.set_phase(number, Phase::Ended { at: now });
             if let Some(item) = self.items.get_mut(&number).filter(|_| !busy.taken) {

@@ -27,8 +27,8 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
                 let by_java = if first.java {
                     let before = |run: &&&Entry| run.end.is_some_and(|end| end + evidence.terms.run_max >= first.start);
                     let of_it = |run: &&&Entry| run.instance == first.instance && run.start <= first.start;
-                    let intruded = runs.iter().filter(of_it).filter(before).any(|run| intrudes(&runs, run));
-                    intrudes(&runs, first) || intruded || !was_deprived(evidence, first, second)
+                    let intruded = runs.iter().filter(of_it).filter(before).any(|run| intrudes(evidence, &runs, run));
+                    intrudes(evidence, &runs, first) || intruded || !was_deprived(evidence, first, second)
                 } else {
                     (second.java && !gave_up_its_mark(evidence, first, second))
                         || has_lost_its_mark(evidence, first, second)
@@ -49,8 +49,10 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
 
 /// Whether this run of Java's began although another one was going on: it put its mark in the place of the other one's, whose
 /// end then takes it away.
-fn intrudes(runs: &[&Entry], run: &Entry) -> bool {
-    let goes_on = |other: &Entry| other.start <= run.start && other.end.is_none_or(|end| end > run.start);
+fn intrudes(evidence: &Evidence, runs: &[&Entry], run: &Entry) -> bool {
+    // The mark of one of ours stands from its begin on; its code may start later.
+    let begun = |other: &Entry| if other.java { other.start } else { other.start.min(evidence.begin_of(other).1) };
+    let goes_on = |other: &Entry| begun(other) <= run.start && other.end.is_none_or(|end| end > run.start);
     runs.iter().any(|other| !std::ptr::eq(*other, run) && goes_on(other))
 }
 

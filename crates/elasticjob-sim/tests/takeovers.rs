@@ -41,3 +41,24 @@ fn all_runs_of_a_dead_instance_are_taken_over_within_a_second_of_the_end_of_its_
         assert!(by_survivor.len() >= 3, "seed {seed}: they share them: {by_survivor:?}");
     }
 }
+
+/// The new owner has not seen the firing that its predecessor missed: it stands for that firing all the same.
+#[test]
+fn a_catch_up_by_another_instance_has_the_due_time_of_the_firing_that_was_missed() {
+    let document = JobDocument { cron: Some("0/10 * * * * ?".into()), misfire: true, ..JobDocument::new("job", 1) };
+    for seed in 0..20 {
+        let options = Options {
+            run_millis: (12_000, 12_000),
+            session_timeout: SESSION,
+            ..Options::new(seed, document.clone(), 1)
+        };
+        let mut world = World::new(options);
+        world.strike(Duration::from_millis(20_500), 1, Fault::Join);
+        world.strike(Duration::from_millis(21_500), 0, Fault::Stop { restart: None });
+        world.run_until(secs(36));
+        let caught_up: Vec<&Entry> = world.journal().iter().filter(|entry| entry.source == Source::Misfire).collect();
+        assert!(!caught_up.is_empty(), "seed {seed}: {}", world.story());
+        assert_eq!(caught_up[0].process, 1, "seed {seed}: by the other one");
+        assert_eq!(caught_up[0].due, World::moment(secs(20)), "seed {seed}: {}", world.story());
+    }
+}

@@ -211,8 +211,11 @@ impl JobMachine {
         };
         let begun = Ledger::parse(&node.data).filter(|l| is_credible(l, now)).map(|l| l.due);
         let misfire_node = has("misfire");
-        // The node does not say which firing was missed. The last one of the schedule, unless that was begun: then it is as of now.
-        let of_node = self.schedule.last_due.filter(|due| begun.is_none_or(|begun| begun < *due)).unwrap_or(now);
+        // The node does not say which firing was missed. The last one of the schedule, also where that was before our start, unless
+        // that was begun: then it is as of now.
+        let is_missed = |due: &Timestamp| begun.is_none_or(|begun| begun < *due);
+        let before_us = || misfire_node.then(|| self.last_firing(begun?, now)).flatten();
+        let of_node = self.schedule.last_due.filter(is_missed).or_else(before_us).unwrap_or(now);
         let known = begun.unwrap_or(accounted).max(self.schedule.untold);
         // While everybody rested nothing was to be begun.
         let rested = self.schedule.rested.filter(|(first, _)| known < *first).map_or(known, |(_, last)| last);
@@ -237,6 +240,14 @@ impl JobMachine {
                 .or_else(|| misfire_node.then_some(of_node)),
             triggered: before.is_some_and(|b| b.triggered) || self.follow.trigger_held,
         }
+    }
+
+    /// The last firing behind one and up to now, if there is one.
+    fn last_firing(&self, behind: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let config = self.config.as_ref()?;
+        let cron = config.cron.as_ref()?;
+        let next = |due: &Timestamp| cron.next(*due, &config.time_zone).filter(|next| *next <= now);
+        std::iter::successors(next(&behind), next).take(limits::PASSED_MAX).last()
     }
 
     /// Up to which due time somebody else answered for an item that is ours now.

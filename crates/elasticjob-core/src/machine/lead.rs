@@ -83,14 +83,15 @@ impl JobMachine {
         }
         if let Some(old) = &self.lead.basis {
             let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding);
-            return if fixed { old.total != basis.total } else { old != basis || self.has_unowned_items() };
+            let is_changed = if fixed { old.total != basis.total } else { old != basis };
+            return is_changed || self.has_unowned_items();
         }
         if self.follow.stale || !self.follow.known {
             return false; // not known yet: the assignment is about to be read
         }
         // A new leader: is the assignment what it should be?
         let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding) && !self.follow.owners.is_empty();
-        let complete = self.follow.owners.len() == basis.total as usize;
+        let complete = self.follow.owners.len() == basis.total as usize && !self.has_unowned_items();
         let as_wanted = if fixed { complete } else { self.desired(now).as_ref() == Some(&self.follow.owners) };
         let as_wanted = as_wanted && !self.follow.has_excess;
         if as_wanted {
@@ -227,13 +228,18 @@ impl JobMachine {
             parts: Vec::new(),
         };
         let mut ops = vec![Op::Ensure(self.path.sharding())];
+        // What has an owner that lives stays there until the count changes; Java leaves the items of dead ones without an owner too.
+        let is_fixed = self.config.as_ref().is_some_and(|c| c.static_sharding) && existing.len() == desired.len();
         for (item, wanted) in desired {
             let owner = node(self.path.item_owner(*item));
             let mut new = wanted.clone();
             if let Some(owner) = owner {
                 let old = owner.text();
+                if is_fixed && survey.basis.available.contains(&old) {
+                    new.clone_from(&old);
+                }
                 let keeps = survey.basis.available.contains(&old) || self.view.leaving.contains(&old);
-                if old != *wanted && keeps && runs_with(*item, &old) {
+                if old != new && keeps && runs_with(*item, &old) {
                     plan.kept.insert(*item);
                     new.clone_from(&old);
                 }

@@ -168,17 +168,17 @@ impl fmt::Display for Note {
             }
             Note::Passed { items, first, last, firings } if *firings >= limits::PASSED_MAX => write!(
                 f,
-                "no Rust instance began items {} at {firings} firings or more from {first} to {last}: none had them then, or none could reach the registry",
+                "no Rust instance began items {} at {firings} firings or more from {first} to {last}: they were still running, were changing hands, or their instance was held up or cut off",
                 Ranges(items)
             ),
             Note::Passed { items, first, firings: 1, .. } => write!(
                 f,
-                "no Rust instance began items {} due {first}: none had them then, or none could reach the registry",
+                "no Rust instance began items {} due {first}: they were still running, were changing hands, or their instance was held up or cut off",
                 Ranges(items)
             ),
             Note::Passed { items, first, last, firings } => write!(
                 f,
-                "no Rust instance began items {} at {firings} firings from {first} to {last}: none had them then, or none could reach the registry",
+                "no Rust instance began items {} at {firings} firings from {first} to {last}: they were still running, were changing hands, or their instance was held up or cut off",
                 Ranges(items)
             ),
             Note::Lost { items, due } => {

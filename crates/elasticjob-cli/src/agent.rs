@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use elasticjob::registry::{Connection, Error as RegistryError, Registry, embedded, zookeeper};
 use elasticjob::{
-    Error, Job, JobHandle, JobState, NetworkPreference, OneOffJob, Plugins, ScheduleJob, StopReason, Timestamp,
-    missing_programs, shell_warnings,
+    Error, Job, JobHandle, JobState, NetworkPreference, OneOffJob, Operate, Overwrite, Plugins, ScheduleJob,
+    StopReason, Timestamp, missing_programs, shell_warnings,
 };
 use elasticjob_core::config::JobConfig;
 use futures_util::future::BoxFuture;
@@ -433,6 +433,13 @@ impl Agent<'_> {
         for (old, handle) in std::mem::take(&mut self.running) {
             let stopped = matches!(handle.state(), JobState::Stopped(_));
             match jobs.iter().position(|new| old.is_same(new)) {
+                Some(_) if !stopped && self.is_replaced(&old).await => {
+                    tracing::info!(
+                        job = handle.name(),
+                        "the stored configuration was changed, and `overwrite` is true: stops, and starts again"
+                    );
+                    self.stopping.push(handle);
+                }
                 Some(index) if !stopped => {
                     jobs.remove(index);
                     handle.log_differences();
@@ -457,6 +464,18 @@ impl Agent<'_> {
         let stopped = self.stopping.drain(..).count();
         tracing::info!("read the file again: {stopped} jobs stopped, {} to be started", jobs.len());
         self.start(jobs).await;
+    }
+
+    /// Whether a start of the job would replace what somebody else has stored since.
+    async fn is_replaced(&self, job: &FileJob) -> bool {
+        if job.overwrite != Overwrite::Always {
+            return false;
+        }
+        let operate = Operate::new(Arc::clone(self.connection.registry()));
+        // What cannot be read is no reason to stop what runs.
+        let stored = operate.config(&job.document.job_name).await.ok();
+        let stored = stored.and_then(|stored| elasticjob::JobDocument::parse(stored.text.as_bytes()).ok());
+        stored.is_some_and(|stored| !job.document.differences(&stored).is_empty())
     }
 
     async fn stop(&mut self) {

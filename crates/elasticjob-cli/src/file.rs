@@ -276,7 +276,8 @@ impl Reader {
         if !settings.kind.eq_ignore_ascii_case("RDB") {
             let text = format!("key `type` in `tracing`: `{}` is not known: expected RDB", settings.kind);
             self.fault(entry.at, text);
-        } else if source_at.is_none() {
+        }
+        if source_at.is_none() {
             self.fault(
                 entry.at,
                 "key `dataSource` is missing in `tracing`: expected `dataSource:` with `url:` below it",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use crate::cron::{Cron, ZoneText, parse_zone};
-use crate::limits::{CONFIG_BYTES_MAX, ITEMS_MAX, JOB_NAME_CHARS_MAX};
+use crate::limits::{CONFIG_WRITE_MAX, ITEMS_MAX, JOB_NAME_CHARS_MAX};
 use crate::shard;
 use crate::wire::{JobDocument, TracingElement};
 
@@ -180,23 +180,22 @@ impl JobConfig {
         }
         let parameters = document.sharding_item_parameters.as_deref().unwrap_or_default();
         let total = document.sharding_total_count;
-        if let Ok(parsed) = ItemParameters::parse(parameters) {
-            if let Some(item) = parsed.items().find(|i| !(0..total).contains(i)) {
-                let expected = format!("item {item} is not in 0 to {}", total - 1);
-                faults.push(fault("shardingItemParameters", parameters, expected));
-            }
-            if let Some(item) = parsed.repeated {
-                let expected = format!("item {item} has two parameters");
-                faults.push(fault("shardingItemParameters", parameters, expected));
-            }
-        }
+        let (parsed, _) = ItemParameters::read(parameters);
+        let list = |items: &[i64]| items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let beyond: Vec<i64> = parsed.items().filter(|i| !(0..total).contains(i)).collect();
+        let twice = &parsed.repeated;
+        let expected = [
+            (!beyond.is_empty()).then(|| format!("item {} is not in 0 to {}", list(&beyond), total - 1)),
+            (!twice.is_empty()).then(|| format!("item {} has two parameters", list(twice))),
+        ];
+        faults.extend(expected.into_iter().flatten().map(|text| fault("shardingItemParameters", parameters, text)));
         for (key, item) in document.props.keys().filter_map(|key| Some((key, item_of_property(key)?))) {
             if !(0..total).contains(&i64::from(item)) {
                 faults.push(fault("props", key, format!("item {item} is not in 0 to {}", total - 1)));
             }
         }
         let bytes = document.to_yaml().len();
-        if bytes > CONFIG_BYTES_MAX {
+        if bytes > CONFIG_WRITE_MAX {
             let parameter = document.job_parameter.as_deref().unwrap_or_default();
             let (largest, value) = if parameters.len() > bytes / 2 {
                 ("shardingItemParameters", parameters)
@@ -206,7 +205,7 @@ impl JobConfig {
                 ("props", "")
             };
             let expected = format!(
-                "the whole configuration has {bytes} bytes, and a registry takes {CONFIG_BYTES_MAX}; keep large values outside of it"
+                "the whole configuration has {bytes} bytes, and a registry takes {CONFIG_WRITE_MAX}; keep large values outside of it"
             );
             faults.push(fault(largest, value.chars().take(60).collect::<String>(), expected));
         }
@@ -270,8 +269,8 @@ fn zone(text: &str, zones: &ZoneLookup) -> Result<TimeZone, String> {
 pub struct ItemParameters {
     text: String,
     parameters: Arc<BTreeMap<i64, String>>,
-    /// An item that has two parameters, of which the last one counts.
-    repeated: Option<i64>,
+    /// The items that have two parameters, of which the last one counts.
+    repeated: Vec<i64>,
 }
 
 impl ItemParameters {
@@ -279,9 +278,15 @@ impl ItemParameters {
     ///
     /// # Errors
     ///
-    /// The pair that is not `item=text`.
+    /// The pairs that are not `item=text`.
     pub fn parse(text: &str) -> Result<ItemParameters, String> {
-        let (mut parameters, mut repeated) = (BTreeMap::new(), None);
+        let (parameters, faults) = ItemParameters::read(text);
+        if faults.is_empty() { Ok(parameters) } else { Err(faults.join("; ")) }
+    }
+
+    /// The same, without the pairs that are none, and what is wrong with each of those.
+    fn read(text: &str) -> (ItemParameters, Vec<String>) {
+        let (mut parameters, mut repeated, mut faults) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut pairs: Vec<&str> = text.split(',').collect();
         while pairs.last().is_some_and(|p| p.is_empty()) {
             pairs.pop();
@@ -292,17 +297,20 @@ impl ItemParameters {
                 parts.pop();
             }
             let [key, value] = parts.as_slice() else {
-                return Err(format!(
+                faults.push(format!(
                     "pair `{pair}`: expected item=text with no further `=` or `,`; write texts with these as a mapping, as {{0: \"a=b,c\"}}"
                 ));
+                continue;
             };
-            let number: Result<i32, _> = key.trim().parse();
-            let number = number.map_err(|_| format!("pair `{pair}`: `{}` is not an item number", key.trim()))?;
+            let Ok(number) = key.trim().parse::<i32>() else {
+                faults.push(format!("pair `{pair}`: `{}` is not an item number", key.trim()));
+                continue;
+            };
             if parameters.insert(number.into(), value.trim().to_owned()).is_some() {
-                repeated = Some(number.into());
+                repeated.push(number.into());
             }
         }
-        Ok(ItemParameters { text: text.to_owned(), parameters: Arc::new(parameters), repeated })
+        (ItemParameters { text: text.to_owned(), parameters: Arc::new(parameters), repeated }, faults)
     }
 
     /// Adds the parameters that stand in properties, see [`ITEM_PARAMETER`].
@@ -422,7 +430,7 @@ mod tests {
         let faults = JobConfig::contradictions(&document);
         assert_eq!(faults.len(), 1, "{faults:?}");
         assert_eq!(faults[0].key, "shardingItemParameters");
-        assert!(faults[0].expected.contains("bytes, and a registry takes 524288"), "{}", faults[0]);
+        assert!(faults[0].expected.contains("bytes, and a registry takes 409600"), "{}", faults[0]);
         assert!(faults[0].value.len() <= 60);
     }
 

@@ -79,6 +79,10 @@ pub const TAKEOVERS_PER_COMMIT: usize = 100;
 /// The largest `config` document that is read. ZooKeeper refuses nodes of more than 1 MB by default.
 pub const CONFIG_BYTES_MAX: usize = 512 * 1024;
 
+/// The largest `config` document that a start writes: with `overwrite: changed` it is written twice in one transaction, to be compared
+/// later, and a transaction takes 900,000 bytes.
+pub const CONFIG_WRITE_MAX: usize = 400 * 1024;
+
 /// Longest job name. It is a path segment, a file name in logs and a column of 100 characters in Java's trace table.
 pub const JOB_NAME_CHARS_MAX: usize = 100;
 

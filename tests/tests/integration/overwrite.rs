@@ -155,3 +155,17 @@ fn with_changed_the_file_wins_for_what_changed_in_it_and_the_registry_for_the_re
     assert!(!process.log().contains("changed the stored configuration"), "{}", process.log());
     stop(process);
 }
+
+#[test]
+fn a_file_that_always_counts_does_so_at_a_hang_up_although_it_was_not_edited() {
+    let case = Case::new();
+    let file = case.file("file.yaml", "0/3", "      overwrite: true\n");
+    let process = case.agent(&file, "log");
+    let other = case.file("other.yaml", "0/7", "");
+    case.run(&["job", "apply", other.to_str().expect("UTF-8"), "--yes"]);
+    case.has_config("cron: 0/7 * * * * ?");
+    process.signal("HUP");
+    case.has_config("cron: 0/3 * * * * ?");
+    let log = process.log();
+    assert!(log.contains("the stored configuration was changed, and `overwrite` is true"), "{log}");
+}

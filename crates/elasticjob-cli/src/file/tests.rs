@@ -327,3 +327,32 @@ fn a_relative_sqlite_path_begins_at_the_folder_of_the_file() {
         assert_eq!(absolute_sqlite(url, folder), expected, "{url}");
     }
 }
+
+#[test]
+fn what_is_wrong_beside_another_fault_is_told_in_the_same_pass() {
+    let tracing = "tracing: {type: FOO, dataSource: {url: 'oracle://x'}}";
+    let registry = "regCenter: {serverLists: 'ops:secret@h:1', namespace: n, sessionTimeoutMilliseconds: 1}";
+    let job = "elasticJobType: SCRIPT, shardingTotalCount: 1, props: {script.command.line: x}";
+    let parameters = "shardingItemParameters: '5=a,6=b,x=y,0=c,0=d'";
+    let text = format!(
+        "elasticjob:\n  {registry}\n  {tracing}\n  jobs:\n    a: {{{job}, {parameters}}}\n    b: {{{job}, jobParameter: {}}}\n",
+        "x".repeat(200_000)
+    );
+    let Err(crate::Failure::Wrong(lines)) = crate::agent::load_with(&text, "FILE", &|_| None) else {
+        panic!("it has faults")
+    };
+    let all = lines.join("\n");
+    for part in [
+        "`FOO` is not known: expected RDB",
+        "key `url` in `dataSource`",
+        "`serverLists`: `***` is wrong: expected host:port,host:port; credentials are",
+        "`sessionTimeoutMilliseconds`: `1` is wrong: expected 0 for the default of 60000, or at least 100",
+        "pair `x=y`: `x` is not an item number",
+        "item 5, 6 is not in 0 to 0",
+        "item 0 has two parameters",
+        "a program takes an argument of 120000 bytes at most",
+    ] {
+        assert!(all.contains(part), "{part}:\n{}", all.chars().take(3_000).collect::<String>());
+    }
+    assert!(!all.contains("secret"), "a password is not repeated");
+}

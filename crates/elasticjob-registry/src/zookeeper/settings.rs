@@ -6,6 +6,9 @@ use elasticjob_core::config::is_registry_char;
 
 use crate::Error;
 
+/// No server answers two requests in less, which a session needs.
+const SESSION_MIN: Duration = Duration::from_millis(100);
+
 /// How to reach a ZooKeeper.
 #[derive(Clone, PartialEq)]
 pub struct Settings {
@@ -76,7 +79,9 @@ impl Settings {
                 && !host.contains(['/', ' '])
                 && host.starts_with('[') == host.ends_with(']')
         };
-        if !self.servers.split(',').all(is_right) {
+        if self.servers.contains('@') {
+            wrong("serverLists", "***", "expected host:port,host:port; credentials are `digest` or ELASTICJOB_DIGEST");
+        } else if !self.servers.split(',').all(is_right) {
             wrong("serverLists", &self.servers, "expected host:port,host:port");
         }
         let segment_is_right = |s: &str| {
@@ -91,6 +96,11 @@ impl Settings {
         if self.base_sleep > self.max_sleep {
             let value = self.base_sleep.as_millis().to_string();
             wrong("baseSleepTimeMilliseconds", &value, "expected at most maxSleepTimeMilliseconds");
+        }
+        let session = self.session_timeout;
+        if !session.is_zero() && session < SESSION_MIN {
+            let expected = "expected 0 for the default of 60000, or at least 100";
+            wrong("sessionTimeoutMilliseconds", &session.as_millis().to_string(), expected);
         }
         if self.digest.as_ref().is_some_and(|d| !d.contains(':') || d.starts_with(':')) {
             wrong("digest", "***", "expected user:password");

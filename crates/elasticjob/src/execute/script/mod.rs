@@ -19,6 +19,8 @@ pub(crate) use process::Script as Command;
 use super::{Context, ItemExecutor, JobResult, JobType};
 use crate::props::Props;
 
+/// What the parameters of an item may have in one argument of a program: the limit of Linux is 131,072 bytes with all around them.
+const ARGUMENT_MAX: usize = 120_000;
 /// The command.
 const COMMAND_LINE: &str = "props.script.command.line";
 /// `java` asks for Java's literal quotes. By default quotes group words and are then removed.
@@ -109,7 +111,22 @@ impl ItemExecutor for Script {
     fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
         let mut props = Props::of(config);
         Settings::read(&mut props, COMMAND_LINE);
-        props.faults()
+        let mut faults = props.faults();
+        // The last argument has both.
+        let longest = (0..config.sharding_total_count).filter_map(|item| config.sharding_item_parameters.get(item));
+        let longest = longest.max_by_key(|parameter| parameter.len()).unwrap_or_default();
+        if config.job_parameter.len() + longest.len() > ARGUMENT_MAX {
+            let of_job = config.job_parameter.len() > longest.len();
+            let (key, value) = if of_job {
+                ("jobParameter", config.job_parameter.as_str())
+            } else {
+                ("shardingItemParameters", longest)
+            };
+            let expected =
+                format!("a program takes an argument of {ARGUMENT_MAX} bytes at most; put large values into a file");
+            faults.push(ConfigError { key, value: value.chars().take(60).collect(), expected });
+        }
+        faults
     }
 
     fn grace(&self, config: &JobConfig) -> Duration {

@@ -58,7 +58,7 @@ fn where_all_refuse_one_of_them_leads_and_the_items_of_the_dead_are_divided() {
     for seed in 0..60 {
         let options = Options { session_timeout: SESSION, ..Options::new(seed, document(6, None), 3) };
         let mut world = World::new(options);
-        let bad = JobDocument { cron: Some("sometimes".into()), ..document(6, None) };
+        let bad = JobDocument { cron: Some("sometimes".into()), ..document(4, None) };
         world.strike(Duration::from_millis(6_400), 0, Fault::Operator(vec![Op::set(path.config(), bad.to_yaml())]));
         world.strike(Duration::from_secs(14), seed as usize % 3, Fault::Crash { restart: None });
         world.run_until(Duration::from_secs(30));
@@ -66,5 +66,28 @@ fn where_all_refuse_one_of_them_leads_and_the_items_of_the_dead_are_divided() {
         let owners = owners(&world, &path, 6);
         let lives = |owner: &Option<String>| owner.as_ref().is_some_and(|owner| !owner.starts_with(&dead));
         assert!(owners.iter().all(lives), "seed {seed}: {owners:?}\n{}", world.story());
+        let divided = world.story().matches("resharded from").count();
+        assert!(divided < 20, "seed {seed}: divided {divided} times\n{}", world.story());
+    }
+}
+
+/// All of them lack what the configuration names, until one comes that has it.
+#[test]
+fn one_that_comes_later_and_uses_the_configuration_leads() {
+    let path = JobPath::new("job");
+    for seed in 0..40 {
+        let document = document(3, None);
+        let mut world =
+            World::new(Options { session_timeout: SESSION, refuser: Some(0), ..Options::new(seed, document, 1) });
+        let text = self::document(5, Some("ELSEWHERE")).to_yaml();
+        world.strike(Duration::from_millis(6_400), 0, Fault::Operator(vec![Op::set(path.config(), text)]));
+        world.run_until(Duration::from_secs(12));
+        assert!(owners(&world, &path, 3).iter().all(Option::is_some), "seed {seed}: it goes on by the one in force");
+        world.strike(Duration::from_secs(12), 1, Fault::Join);
+        world.run_until(Duration::from_secs(22));
+        let leader = world.tree().get(&path.leader_instance()).map(|node| node.text()).unwrap_or_default();
+        assert!(leader.starts_with("10.0.0.2@-@"), "seed {seed}: `{leader}` leads\n{}", world.story());
+        let five = owners(&world, &path, 5);
+        assert!(five.iter().all(Option::is_some), "seed {seed}: {five:?}\n{}", world.story());
     }
 }

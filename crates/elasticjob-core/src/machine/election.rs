@@ -1,6 +1,8 @@
 //! Who leads (Java: `LeaderService`, `ElectionListenerManager`). Elections happen only below the latch: a Java winner
 //! replaces whatever was created outside of it.
 
+use std::sync::Arc;
+
 use super::types::{Effects, Lead, Life, Purpose, Step};
 use super::{Effect, JobMachine, Note, StepResult};
 use crate::limits;
@@ -102,7 +104,8 @@ impl JobMachine {
                 let deposed = self.view.leader_id().filter(|id| self.view.is_live(id) && id != self.id());
                 self.view.leader = Some(Node::new(self.id(), zxid, self.session_id(), now));
                 self.leader_odd_since = None;
-                self.lead = Lead { stands_in: self.leaderless_since.take().is_some(), ..Lead::default() };
+                let stands_in_for = self.leaderless_since.take().map(|_| Arc::clone(self.view.available()));
+                self.lead = Lead { stands_in_for, ..Lead::default() };
                 self.look_at_owners_later(now);
                 out.0.extend(deposed.map(|leader| Effect::Note(Note::Deposed { leader })));
                 out.note(Note::Elected);
@@ -166,7 +169,10 @@ impl JobMachine {
         }
         let server = self.view.server(&self.setup.identity.server_ip);
         let is_disabled = !self.is_available() && server == Some(ServerState::Disabled);
-        let refuses = self.config_refused && !self.lead.stands_in && !self.is_alone();
+        // One that has come since may be able to use it.
+        let others = self.lead.stands_in_for.as_deref().unwrap_or_default();
+        let is_new = |id: &String| id != self.id() && !others.contains(id);
+        let refuses = self.config_refused && self.view.available().iter().any(is_new);
         if !is_disabled && !refuses {
             return false;
         }

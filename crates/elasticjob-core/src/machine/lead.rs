@@ -67,9 +67,11 @@ impl JobMachine {
 
     fn basis(&self) -> Option<Basis> {
         let config = self.config.as_ref()?;
-        let in_force = || (config.sharding_total_count, config.sharding_strategy.clone());
-        let (total, strategy) = self.refused_division.clone().unwrap_or_else(in_force);
-        Some(Basis { available: Arc::clone(self.view.available()), total, strategy })
+        Some(Basis {
+            available: Arc::clone(self.view.available()),
+            total: config.sharding_total_count,
+            strategy: config.sharding_strategy.clone(),
+        })
     }
 
     /// Whether an instance has just vanished: Java's come back at once after a reconnect.

@@ -61,8 +61,6 @@ pub struct JobMachine {
     config_read: Option<i64>,
     /// Whether the stored configuration could not be used when it was read last.
     config_refused: bool,
-    /// Count and strategy of a stored configuration that could not be used for another reason: a leader divides by them.
-    refused_division: Option<(u32, String)>,
     schedule: Schedule,
     follow: Follow,
     lead: Lead,
@@ -179,7 +177,6 @@ impl JobMachine {
             config: None,
             config_read: None,
             config_refused: false,
-            refused_division: None,
             schedule: Schedule::default(),
             follow: Follow::default(),
             lead: Lead::default(),

@@ -16,6 +16,8 @@ pub(super) type Rests = BTreeMap<usize, Rest>;
 pub(super) struct Rest {
     /// How often in a row.
     times: usize,
+    /// How often it may be before it rests: what is refused is left out of the next step, which then has fewer parts.
+    patience: usize,
     /// Until when it is not asked.
     pub(super) until: Timestamp,
 }
@@ -27,10 +29,10 @@ impl JobMachine {
 
     /// The step of that rule was refused.
     pub(super) fn rest(&mut self, now: Timestamp, rule: usize, step: &Step, out: &mut Effects) {
-        let patience = limits::REFUSALS_MAX + parts(step);
         let rest = self.rests.entry(rule).or_default();
+        rest.patience = rest.patience.max(limits::REFUSALS_MAX + parts(step));
         rest.times += 1;
-        let times = rest.times;
+        let (times, patience) = (rest.times, rest.patience);
         if times >= patience {
             rest.until = now + back_off(times - patience);
         }

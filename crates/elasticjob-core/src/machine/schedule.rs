@@ -30,7 +30,6 @@ impl JobMachine {
             // Damage: nobody knows what was meant. The job rests.
             Err(error) => {
                 self.config = None;
-                self.refused_division = None;
                 self.schedule.next_due = None;
                 self.schedule.cron = None;
                 return self.refuse_config(error.to_string(), out);
@@ -51,15 +50,9 @@ impl JobMachine {
             Ok(config) if config.cron.is_none() && !self.setup.one_off => {
                 self.refuse_config("`cron` is empty: a scheduled job needs one".to_owned(), out);
             }
-            Ok(config) => {
-                self.refused_division = None;
-                self.use_config(now, config, out);
-            }
+            Ok(config) => self.use_config(now, config, out),
             // A change that cannot be used is refused: what was in force stays so.
             Err(faults) => {
-                let (stored, unusable) = JobConfig::best_effort(&document, &*self.surroundings.zones);
-                let is_usable = unusable.iter().all(|fault| fault.key != "shardingTotalCount");
-                self.refused_division = is_usable.then_some((stored.sharding_total_count, stored.sharding_strategy));
                 let reason = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
                 self.refuse_config(reason, out);
             }

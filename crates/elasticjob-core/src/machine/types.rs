@@ -508,8 +508,8 @@ pub(super) struct Lead {
     pub(super) kept: BTreeSet<u32>,
     /// One of them has ended: divide again.
     pub(super) forced: bool,
-    /// Whether it leads although it refused the stored configuration, since nobody else would.
-    pub(super) stands_in: bool,
+    /// It leads although it refused the stored configuration, since none of these would; it divides by the one in force.
+    pub(super) stands_in_for: Option<Arc<[String]>>,
 }
 
 impl Lead {

@@ -202,7 +202,7 @@ impl JobConfig {
             } else if parameter.len() > bytes / 2 {
                 ("jobParameter", parameter)
             } else {
-                ("props", "")
+                ("props", "all of them")
             };
             let expected = format!(
                 "the whole configuration has {bytes} bytes, and a registry takes {CONFIG_WRITE_MAX}; keep large values outside of it"

@@ -18,6 +18,9 @@ use crate::wire::{Claim, Ledger};
 /// What is read of an item of ours after it was claimed.
 const QUERIES_PER_ITEM: usize = 5;
 
+/// So many firings behind the last begin of an item are looked through for the one that it missed.
+const FIRINGS_WALKED: usize = 32;
+
 impl JobMachine {
     /// Whether firings wait: for a resharding, or for a look at what it brought.
     pub(super) fn is_held(&self) -> bool {
@@ -242,12 +245,18 @@ impl JobMachine {
         }
     }
 
-    /// The last firing behind one and up to now, if there is one.
+    /// The last firing behind one and up to now, if there is one and it is near: each item asks.
     fn last_firing(&self, behind: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let config = self.config.as_ref()?;
         let cron = config.cron.as_ref()?;
-        let next = |due: &Timestamp| cron.next(*due, &config.time_zone).filter(|next| *next <= now);
-        std::iter::successors(next(&behind), next).take(limits::PASSED_MAX).last()
+        let mut last = None;
+        let mut next = cron.next(behind, &config.time_zone);
+        for _ in 0..FIRINGS_WALKED {
+            let Some(due) = next.filter(|due| *due <= now) else { return last };
+            last = Some(due);
+            next = cron.next(due, &config.time_zone);
+        }
+        None
     }
 
     /// Up to which due time somebody else answered for an item that is ours now.

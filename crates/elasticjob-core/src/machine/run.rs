@@ -371,8 +371,10 @@ impl JobMachine {
                 // A ledger goes back where a clock was set back: its version does not.
                 let again = node.is_some_and(|n| n.version > busy.version + 1);
                 let overtaken = others.is_some_and(|l| l.instance != self.id() && (l.due >= busy.due || again));
+                if !is_same {
+                    self.answer_lost(&busy); // where others have begun it, they may answer for it
+                }
                 if overtaken || !is_same {
-                    self.answer_lost(&busy);
                     lost.entry(busy.due).or_default().push(*item);
                 }
                 continue;
@@ -412,7 +414,7 @@ impl JobMachine {
         self.busy.remove(&number);
         if busy.taken {
             self.half_taken.insert(number); // our `failover` may still stand
-        } else if failover {
+        } else if failover && busy.mark == Mark::Persistent {
             self.orphans.insert(number);
         } else {
             self.answer_lost(busy);

@@ -52,6 +52,7 @@ impl JobMachine {
         self.former_sessions.insert(session);
         self.session = Some(Session { id: session, timeout });
         self.failures = 0;
+        self.rests.clear();
         self.pause_until = Timestamp(0);
         self.unsettle(now);
         self.follow.asked = false;

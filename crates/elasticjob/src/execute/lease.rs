@@ -54,10 +54,11 @@ impl Lease {
                 Some(_) | None => {}
             }
             let (mut link, mut leaving) = (self.link.clone(), leaving.clone());
-            link.mark_unchanged(); // what has just been seen; what comes in between is seen at the next look
+            let is_up = |link: &Link| matches!(link, Link::Up { .. });
             tokio::select! {
-                _ = link.changed() => {}
-                () = clock::sleep(LOOK) => {}
+                // A link that is up breaks, or hears an answer.
+                () = clock::sleep(LOOK), if of_now.is_some() => {}
+                _ = link.wait_for(|link| is_up(link) || *link == Link::Closed), if of_now.is_none() => {}
                 () = leaving.wait() => {}
             }
         }

@@ -147,7 +147,7 @@ impl Task {
             let watch = loop {
                 match registry.watch(Target::Node(path.clone()), Arc::clone(&sink)).await {
                     Ok(watch) => break watch,
-                    Err(_) if is_epoch(&*registry, epoch) => clock::sleep(READ_RETRY).await,
+                    Err(error) if error.is_retryable() && is_epoch(&*registry, epoch) => clock::sleep(READ_RETRY).await,
                     Err(_) => return,
                 }
             };
@@ -241,7 +241,7 @@ async fn read_until(registry: &dyn Registry, epoch: u64, path: &str) -> Option<O
     loop {
         match registry.read(vec![Query::Node(path.to_owned())]).await {
             Ok(answers) => return Some(answers.first().and_then(|answer| answer.node()).cloned()),
-            Err(_) if is_epoch(registry, epoch) => clock::sleep(READ_RETRY).await,
+            Err(error) if error.is_retryable() && is_epoch(registry, epoch) => clock::sleep(READ_RETRY).await,
             Err(_) => return None,
         }
     }

@@ -142,8 +142,15 @@ pub(super) fn squeeze(key: &str) -> String {
     key.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
 }
 
+/// Longer keys are like no known one.
+const KEY_COMPARED_MAX: usize = 200;
+
 /// The most similar known key, if it is close: at most a third of the letters differ.
 pub(super) fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    // The comparison takes as long as both are long, and no key is nearly as long as this.
+    if key.len() > KEY_COMPARED_MAX {
+        return None;
+    }
     let squeezed = squeeze(key);
     let far = |other: &str| strsim::osa_distance(&squeeze(other), &squeezed);
     let best = known.iter().min_by_key(|other| far(other)).copied()?;

@@ -226,7 +226,7 @@ fn clock_warning(config: &JobConfig) -> Option<(&'static str, String)> {
     Some(("cron", text))
 }
 
-/// A missing property is told where the properties stand.
+/// A missing property is reported at the place of `props`.
 fn props_place<'a>(
     job: &'a FileJob,
     fault: &elasticjob::ConfigError,
@@ -436,7 +436,7 @@ impl Agent<'_> {
                 Some(_) if !stopped && self.is_replaced(&old).await => {
                     tracing::info!(
                         job = handle.name(),
-                        "the stored configuration was changed, and `overwrite` is true: stops, and starts again"
+                        "the stored configuration differs and `overwrite` is true; restarting the job"
                     );
                     self.stopping.push(handle);
                 }
@@ -449,11 +449,8 @@ impl Agent<'_> {
                 Some(_) | None if stopped => {}
                 Some(_) | None => {
                     match jobs.iter().any(|new| new.document.job_name == handle.name()) {
-                        true => tracing::info!(
-                            job = handle.name(),
-                            "the file describes it in another way: stops, and starts again"
-                        ),
-                        false => tracing::info!(job = handle.name(), "is no longer in the file: stops"),
+                        true => tracing::info!(job = handle.name(), "changed in the file; restarting the job"),
+                        false => tracing::info!(job = handle.name(), "removed from the file; stopping the job"),
                     }
                     self.stopping.push(handle);
                 }
@@ -466,7 +463,7 @@ impl Agent<'_> {
         self.start(jobs).await;
     }
 
-    /// Whether a start of the job would replace what somebody else has stored since.
+    /// Whether a start of the job would overwrite the stored configuration.
     async fn is_replaced(&self, job: &FileJob) -> bool {
         if job.overwrite != Overwrite::Always {
             return false;

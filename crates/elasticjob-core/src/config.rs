@@ -284,7 +284,7 @@ impl ItemParameters {
         if faults.is_empty() { Ok(parameters) } else { Err(faults.join("; ")) }
     }
 
-    /// The same, without the pairs that are none, and what is wrong with each of those.
+    /// Reads the valid pairs, and returns the fault of each other one.
     fn read(text: &str) -> (ItemParameters, Vec<String>) {
         let (mut parameters, mut repeated, mut faults) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut pairs: Vec<&str> = text.split(',').collect();

@@ -33,8 +33,8 @@ pub const CUT_OFF: Duration = Duration::from_secs(12);
 /// have shut its job down while its session lives on; then everybody would wait for ever.
 pub const LEADER_WAIT: Duration = Duration::from_secs(5);
 
-/// An instance that refused the stored configuration stands for leader only where nobody has led for so long: others may be able to
-/// use it, as in a rolling deployment, and where nobody is, somebody must go on dividing the items.
+/// An instance that rejected the stored configuration waits this long without a leader before it stands for election. Other instances
+/// may support the configuration, as in a rolling deployment. If none does, one instance must still assign the items.
 pub const REFUSER_WAIT: Duration = Duration::from_secs(5);
 
 /// How long after its election our leader looks at the assignment again, and every instance of ours after a leader of Java's

@@ -70,8 +70,8 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
     /// The state of the link, and every change of it.
     fn link(&self) -> watch::Receiver<Link>;
 
-    /// Whether that session is certain to live at this moment. It is not while the link is down, nor where this process was stopped
-    /// or its host suspended for longer than the registry waits, which the link finds out later.
+    /// Returns `true` if that session is certain to be alive now. Returns `false` while the connection is lost, and after this process
+    /// was stopped or its host suspended for longer than the session time-out.
     fn is_alive(&self, session: u64) -> bool {
         matches!(&*self.link().borrow(), Link::Up { session: current, .. } if *current == session)
     }

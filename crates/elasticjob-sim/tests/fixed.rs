@@ -38,7 +38,7 @@ fn the_items_of_the_dead_get_an_owner_and_the_others_stay() {
             assert!(!after.starts_with(&dead) && !after.is_empty(), "seed {seed}: item {item}: {after}\n{story}");
             assert!(!stays || before == after, "seed {seed}: item {item} moved from {before} to {after}\n{story}");
         }
-        // All of them are restarted: nobody of before is there.
+        // All instances restart with new ids.
         (0..3).for_each(|process| world.strike(seconds(22), process, Fault::Crash { restart: Some(seconds(1)) }));
         world.run_until(seconds(34));
         let live: Vec<String> = world.tree().children(&path.instances()).unwrap_or_default();

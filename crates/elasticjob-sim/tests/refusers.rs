@@ -51,7 +51,7 @@ fn one_that_refuses_the_new_configuration_hands_the_leadership_to_one_that_uses_
     }
 }
 
-/// Somebody must go on dividing the items where nobody can use the configuration.
+/// An instance must assign the items even if none supports the configuration.
 #[test]
 fn where_all_refuse_one_of_them_leads_and_the_items_of_the_dead_are_divided() {
     let path = JobPath::new("job");

@@ -42,7 +42,7 @@ fn all_runs_of_a_dead_instance_are_taken_over_within_a_second_of_the_end_of_its_
     }
 }
 
-/// The new owner has not seen the firing that its predecessor missed: it stands for that firing all the same.
+/// The new owner did not see the missed firing; its catch-up has that due time nevertheless.
 #[test]
 fn a_catch_up_by_another_instance_has_the_due_time_of_the_firing_that_was_missed() {
     let document = JobDocument { cron: Some("0/10 * * * * ?".into()), misfire: true, ..JobDocument::new("job", 1) };

@@ -22,7 +22,7 @@ use crate::watches::Watches;
 
 /// Commands that are taken in before the socket is looked at again.
 const COMMANDS_AT_ONCE: usize = 256;
-/// A timer is set anew where it would go off later than that.
+/// A timer is reset if it would fire later than that.
 const TIMER_SLACK: Duration = Duration::from_millis(1);
 /// What is read at once.
 const READ_BYTES: usize = 64 << 10;

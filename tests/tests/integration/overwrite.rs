@@ -167,5 +167,5 @@ fn a_file_that_always_counts_does_so_at_a_hang_up_although_it_was_not_edited() {
     process.signal("HUP");
     case.has_config("cron: 0/3 * * * * ?");
     let log = process.log();
-    assert!(log.contains("the stored configuration was changed, and `overwrite` is true"), "{log}");
+    assert!(log.contains("the stored configuration differs and `overwrite` is true"), "{log}");
 }

@@ -10,9 +10,9 @@ use crate::args::Output;
 use crate::output::{self, Listing};
 use crate::{Failure, clock};
 
-/// When people are told what the results wait for.
+/// First report of what the results wait for.
 const SAY_FIRST: Duration = Duration::from_secs(5);
-/// And how often after that.
+/// Interval of further reports.
 const SAY_AGAIN: Duration = Duration::from_secs(30);
 
 /// Triggers a job, and says which items do not run.

@@ -1,7 +1,8 @@
 //! How the configuration of this start differs from the stored one: reported when it joins and at each change, and published
 //! for `explain` and `job show`.
 
-use super::types::{Effects, Life, Step};
+use super::memory::{Life, Step};
+use super::types::Effects;
 use super::{JobMachine, Note, StepResult};
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason};

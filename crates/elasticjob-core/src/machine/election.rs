@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::types::{Effects, Lead, Life, Purpose, Step};
+use super::memory::{Lead, Life, Purpose, Step};
+use super::types::Effects;
 use super::{Effect, JobMachine, Note, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
@@ -162,14 +163,15 @@ impl JobMachine {
         self.view.available().iter().all(|id| id == self.id())
     }
 
-    /// Rule: a leader gives up whose server is disabled, or which refused the stored configuration while others may have taken it.
+    /// Rule: a leader abdicates when its server is disabled, or when it rejected the stored configuration and another instance may
+    /// support it.
     pub(super) fn abdicate(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         if self.life != Life::Joined || !self.is_leader() {
             return false;
         }
         let server = self.view.server(&self.setup.identity.server_ip);
         let is_disabled = !self.is_available() && server == Some(ServerState::Disabled);
-        // One that has come since may be able to use it.
+        // An instance that joined later may support the configuration.
         let others = self.lead.stands_in_for.as_deref().unwrap_or_default();
         let is_new = |id: &String| id != self.id() && !others.contains(id);
         let refuses = self.config_refused && self.view.available().iter().any(is_new);

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::types::{Abandoned, Effects, Purpose, Step, Taken};
+use super::memory::{Abandoned, Purpose, Step, Taken};
+use super::types::Effects;
 use super::{JobMachine, Note, StepResult};
 use crate::limits;
 use crate::path;
@@ -39,7 +40,7 @@ impl JobMachine {
     /// When a second look at something that vanished is due.
     pub(super) fn second_look_at(&self) -> Option<Timestamp> {
         let gone = self.bereaved.iter().filter_map(|id| self.gone.get(id)).map(|t| *t + limits::SECOND_LOOK);
-        let blocked = self.blocked.values().flat_map(super::types::Blocked::times);
+        let blocked = self.blocked.values().flat_map(super::memory::Blocked::times);
         let takers = self.takers.values().map(|(_, _, until)| *until);
         let leader = self.is_leader().then(|| self.gone.values().max().map(|t| *t + limits::SECOND_LOOK)).flatten();
         let leader = leader.filter(|t| *t > self.schedule.last_tick);
@@ -415,7 +416,7 @@ impl JobMachine {
             let op = Op::delete(self.path.item_failover(item));
             return self.commit(Step::ClearMark { item, of: taker }, vec![op], out);
         }
-        let due = |(item, b): &(&u32, &super::types::Blocked)| {
+        let due = |(item, b): &(&u32, &super::memory::Blocked)| {
             let is_settled = b.is_orphan && !self.orphans.contains(item);
             b.inspect || is_settled || b.look_at().is_some_and(|at| at <= now)
         };

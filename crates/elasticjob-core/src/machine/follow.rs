@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::types::{Abandoned, Effects, Item, Step};
+use super::memory::{Abandoned, Item, Step};
+use super::types::Effects;
 use super::{Effect, JobMachine, Note, StepResult};
 use crate::limits;
 use crate::path::{JobPath, parse_item};
@@ -18,7 +19,7 @@ use crate::wire::{Claim, Ledger};
 /// What is read of an item of ours after it was claimed.
 const QUERIES_PER_ITEM: usize = 5;
 
-/// So many firings behind the last begin of an item are looked through for the one that it missed.
+/// Number of firings after the last begin of an item that are searched for the missed one.
 const FIRINGS_WALKED: usize = 32;
 
 impl JobMachine {
@@ -245,12 +246,12 @@ impl JobMachine {
         }
     }
 
-    /// The last firing behind one and up to now, if there is one and it is near: each item asks.
-    fn last_firing(&self, behind: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    /// Returns the last firing after `begun` and up to now; `None` when there is none, or more than [`FIRINGS_WALKED`].
+    fn last_firing(&self, begun: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let config = self.config.as_ref()?;
         let cron = config.cron.as_ref()?;
         let mut last = None;
-        let mut next = cron.next(behind, &config.time_zone);
+        let mut next = cron.next(begun, &config.time_zone);
         for _ in 0..FIRINGS_WALKED {
             let Some(due) = next.filter(|due| *due <= now) else { return last };
             last = Some(due);

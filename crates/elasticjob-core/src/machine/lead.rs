@@ -8,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::failover::lives_on;
-use super::types::{Basis, Effects, Plan, Step, Survey};
+use super::memory::{Basis, Plan, Step, Survey};
+use super::types::Effects;
 use super::{JobMachine, Note, StepResult};
 use crate::limits;
 use crate::path::parse_item;
@@ -24,7 +25,7 @@ impl JobMachine {
     /// Rule: divides the items anew where instances, count or strategy changed, or somebody asked for it.
     pub(super) fn reshard(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         if !self.is_leader() || !self.is_available() {
-            self.lead = super::types::Lead::default();
+            self.lead = super::memory::Lead::default();
             return false;
         }
         let Some(basis) = self.basis() else { return false };

@@ -18,6 +18,7 @@ mod election;
 mod failover;
 mod follow;
 mod lead;
+mod memory;
 mod note;
 mod release;
 mod rest;
@@ -43,7 +44,8 @@ use crate::limits;
 use crate::path::JobPath;
 use crate::time::Timestamp;
 use crate::view::JobView;
-use types::{Abandoned, Busy, Effects, Follow, Item, Latch, Lead, Life, Purpose, Schedule, Session, Step, Taken};
+use memory::{Abandoned, Busy, Follow, Item, Latch, Lead, Life, Purpose, Schedule, Session, Step, Taken};
+use types::Effects;
 
 /// One job on one instance. See the module's documentation.
 #[derive(Debug)]
@@ -71,7 +73,7 @@ pub struct JobMachine {
     /// What runs here, or is about to, or has ended and is still marked.
     busy: BTreeMap<u32, Box<Busy>>,
     /// Items whose `running` mark of somebody else refused a begin.
-    blocked: BTreeMap<u32, types::Blocked>,
+    blocked: BTreeMap<u32, memory::Blocked>,
     /// Instances that vanished, and when we saw it.
     gone: BTreeMap<String, Timestamp>,
     /// Instances whose marks are still to be looked for.
@@ -91,7 +93,7 @@ pub struct JobMachine {
     /// Whether this machine was registered before: what a start writes is written once.
     has_joined: bool,
     /// The instance node of another process that has our id.
-    namesake: Option<types::Namesake>,
+    namesake: Option<memory::Namesake>,
     /// How the configuration of this start differs from the stored one.
     comparison: compare::Comparison,
     /// Whether an operator took it out.
@@ -301,7 +303,7 @@ impl JobMachine {
 
     /// The items whose code runs here.
     pub fn running(&self) -> impl Iterator<Item = u32> {
-        self.busy.iter().filter(|(_, busy)| busy.phase == types::Phase::Running).map(|(item, _)| *item)
+        self.busy.iter().filter(|(_, busy)| busy.phase == memory::Phase::Running).map(|(item, _)| *item)
     }
 
     /// Whether a run of this item that goes on for as long as there is work should end after its current piece: the items

@@ -191,7 +191,7 @@ impl fmt::Display for Note {
             Note::Blocked { item, by } => write!(f, "item {item} is still running on {by}"),
             Note::Refused { what, times } => write!(
                 f,
-                "{what} was refused {times} times in a row, although all was read anew: what the registry answers is not what it decides by; do its servers have different data?"
+                "{what} was rejected {times} times although the state was re-read: reads and writes disagree; check whether the servers of the registry have diverged"
             ),
             Note::ClearedMark { item, of } => {
                 write!(f, "cleared a mark of item {item}: {of}, which set it, is gone or does not run it")
@@ -250,7 +250,7 @@ impl fmt::Display for Note {
             Note::ShutDownByOperator => write!(f, "was shut down: its instance node was deleted"),
             Note::Removed => write!(
                 f,
-                "leaves: the job is not in the registry any more. It was removed while this instance was cut off, or the registry has lost its data; a start brings it back"
+                "leaves the job, which the registry does not contain any more: it was removed while this instance was disconnected, or the registry lost its data; restart the agent to create it again"
             ),
             Note::IdTaken { instance, session } => write!(
                 f,

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 
 use super::failover::TAKEN_VERSION;
-use super::types::{Abandoned, Busy, Effects, Mark, Phase, Purpose, Step};
+use super::memory::{Abandoned, Busy, Mark, Phase, Purpose, Step};
+use super::types::Effects;
 use super::{ItemEnd, JobMachine, Note, RunId, StepResult};
 use crate::limits;
 use crate::time::Timestamp;

@@ -1,24 +1,25 @@
-//! Back-off, for each rule on its own: a rule whose transactions are refused again and again is asked less and less, which is told
-//! once; the others go on meanwhile.
+//! Back-off for each rule on its own: the machine evaluates a rule less and less often while the registry rejects its transactions,
+//! and logs that once. The other rules continue.
 
 use std::collections::BTreeMap;
 
-use super::types::{Effects, Step};
+use super::memory::Step;
+use super::types::Effects;
 use super::{JobMachine, Note, back_off};
 use crate::limits;
 use crate::time::Timestamp;
 
-/// The rules that rest, or may have to, by their place in `RULES`.
+/// The rules that were rejected, by their index in `RULES`.
 pub(super) type Rests = BTreeMap<usize, Rest>;
 
-/// A rule that was refused.
+/// A rule whose transactions were rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rest {
-    /// How often in a row.
+    /// Rejections since the last commit of this rule.
     times: usize,
-    /// How often it may be before it rests: what is refused is left out of the next step, which then has fewer parts.
+    /// Rejections before the rule pauses. It does not shrink: each retry omits the part that was rejected, and is shorter.
     patience: usize,
-    /// Until when it is not asked.
+    /// When the rule is evaluated again.
     pub(super) until: Timestamp,
 }
 
@@ -27,7 +28,7 @@ impl JobMachine {
         self.rests.get(&rule).is_some_and(|rest| now < rest.until)
     }
 
-    /// The step of that rule was refused.
+    /// Counts a rejection, and pauses the rule when there are too many.
     pub(super) fn rest(&mut self, now: Timestamp, rule: usize, step: &Step, out: &mut Effects) {
         let rest = self.rests.entry(rule).or_default();
         rest.patience = rest.patience.max(limits::REFUSALS_MAX + parts(step));
@@ -42,8 +43,8 @@ impl JobMachine {
     }
 }
 
-/// Each part of a step may be refused for a reason of its own, and is left out then. Where there are more refusals, what is read is
-/// not what decides, and reading it again is vain.
+/// The number of parts that the registry may reject one by one. More rejections mean that reads and writes disagree, and that another
+/// read does not help.
 fn parts(step: &Step) -> usize {
     match step {
         Step::Begin(plan) => plan.items.len(),
@@ -56,7 +57,7 @@ fn parts(step: &Step) -> usize {
     }
 }
 
-/// What was refused, for people.
+/// Names the rejected step in a log line.
 fn about(step: &Step) -> String {
     match step {
         Step::Begin(plan) => format!("the begin of items {}", crate::ranges::Ranges(&plan.items)),

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::failover::TAKEN_VERSION;
-use super::types::{Abandoned, Begun, Blocked, Busy, Effects, Item, Life, Mark, Phase, Step, Taken};
+use super::memory::{Abandoned, Blocked, Busy, Item, Life, Mark, Phase, Step, Taken};
+use super::types::{Begun, Effects};
 use super::{Effect, JobMachine, Note, Run, RunId, RunItem, Source, StepResult};
 use crate::config::JobConfig;
 use crate::limits;

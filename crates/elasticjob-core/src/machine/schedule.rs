@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::types::{Effects, Life, Phase, Schedule};
+use super::memory::{Life, Phase, Schedule};
+use super::types::Effects;
 use super::{Effect, JobMachine, Note};
 use crate::config::{ConfigError, JobConfig};
 use crate::limits;

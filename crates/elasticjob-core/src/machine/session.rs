@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::memory::{Life, Phase, Session, Step};
 use super::trigger::DISABLED;
-use super::types::{Effects, Life, Phase, Session, Step};
+use super::types::Effects;
 use super::{Effect, JobMachine, Note, StepResult, StopReason};
 use crate::path::Place;
 use crate::time::Timestamp;

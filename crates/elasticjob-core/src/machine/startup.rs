@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::types::{Busy, Effects, Life, Mark, Namesake, Phase, Step};
+use super::memory::{Busy, Life, Mark, Namesake, Phase, Step};
+use super::types::Effects;
 use super::{Effect, JobMachine, Note, StepResult, StopReason};
 use crate::config::JobConfig;
 use crate::limits;
@@ -90,7 +91,7 @@ impl JobMachine {
         self.commit(Step::Join { wrote, server, overwrote }, ops, out)
     }
 
-    /// The instance node of another process stands where ours would: its session ends within its time-out, or it lives.
+    /// The instance node of another process has our id. Either its session ends within the time-out, or that process runs.
     fn wait_for_namesake(&mut self, now: Timestamp, czxid: i64, owner: u64, out: &mut Effects) {
         let seen = self.namesake.filter(|seen| seen.czxid == czxid);
         let mut seen = seen.unwrap_or(Namesake { czxid, since: now, is_told: false });

@@ -2,7 +2,8 @@
 //! during a run is kept and runs after it, once, where Java drops it. `trigger/<item>`, a Rust addition, asks for one item, whichever instance owns
 //! it: the begin deletes it, so that it runs exactly once, also when its owner dies, leaves or loses the item before.
 
-use super::types::{Effects, Life, Step};
+use super::memory::{Life, Step};
+use super::types::Effects;
 use super::{JobMachine, Note, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
@@ -17,7 +18,7 @@ const BEYOND: &str = "no items of the job any more";
 const NOT_RUN_DISABLED: &str = "not run: the item is disabled";
 const NOT_RUN_JOB_DISABLED: &str = "not run: the job is disabled";
 const NOT_RUN_BEYOND: &str = "not run: the job has no such item any more";
-pub(super) const NOT_RUN_LOST: &str = "not run: the link to the registry broke as it was about to begin";
+pub(super) const NOT_RUN_LOST: &str = "not run: the connection to the registry was lost at its begin";
 
 impl JobMachine {
     pub(super) fn trigger(&mut self, now: Timestamp, out: &mut Effects) {

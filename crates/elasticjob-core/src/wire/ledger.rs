@@ -19,7 +19,7 @@ pub struct Ledger {
     pub begin: u64,
     /// The writer's clock when it asked for the begin; none in what was written before this was told.
     pub at: Option<Timestamp>,
-    /// The triggers that this begin answers and whose callers wait for a result: whoever takes the run over answers them.
+    /// The triggers that this begin answers and whose callers wait for a result. An instance that takes the run over answers them.
     pub requests: Vec<String>,
 }
 

@@ -157,7 +157,7 @@ impl Desk {
         self.machine.owned().len()
     }
 
-    /// Somebody else writes the configuration with that text in the place of the other one.
+    /// Another process replaces a text in the stored configuration.
     #[allow(dead_code, reason = "each test file that has a desk compiles it")]
     pub(crate) fn reconfigure(&mut self, from: &str, to: &str) {
         let path = self.path.config();
@@ -168,12 +168,12 @@ impl Desk {
         self.input(Input::Changed(vec![(path, node)]));
     }
 
-    /// Its session ends, and it comes back with another one; before that, somebody does that, in a session of its own.
+    /// The session ends and the machine reconnects with a new one. Before that, another session commits these operations.
     #[allow(dead_code, reason = "each test file that has a desk compiles it")]
-    pub(crate) fn come_back(&mut self, meanwhile: &[Op]) -> u64 {
+    pub(crate) fn come_back(&mut self, before: &[Op]) -> u64 {
         self.tree.close_session(self.session);
         let other = self.tree.open_session();
-        self.tree.commit(other, meanwhile, self.now).expect("carried out");
+        self.tree.commit(other, before, self.now).expect("committed");
         self.session = self.tree.open_session();
         self.input(Input::SessionLost);
         let view = Box::new(self.view());
@@ -188,7 +188,7 @@ impl Desk {
         self.input(Input::Changed(vec![(self.path.instance(ID), None)]));
     }
 
-    /// Somebody removes the job, and it does not hear of it.
+    /// An operator removes the job while the machine is disconnected.
     #[allow(dead_code, reason = "each test file that has a desk compiles it")]
     pub(crate) fn remove_job(&mut self) {
         self.tree.close_session(self.session);

@@ -120,7 +120,7 @@ fn late(evidence: &Evidence, item: u32, due: Timestamp, begin: &Begin) -> Option
         What::Wrote { data, .. } => Ledger::parse(data),
         What::Deleted | What::SessionEnded => None,
     });
-    // Its code may wait for its turn behind the begin.
+    // The code may start long after the begin.
     let begun_at = |run: &Entry| evidence.begin_of(run).1;
     let ran = |run: &Entry| run.item == item && run.due == due && run.token > begin.zxid && begun_at(run) <= bound;
     let is_taken = begun.into_iter().any(|ledger| ledger.due == due) || evidence.runs.iter().any(ran);

@@ -1,5 +1,5 @@
-//! Whether code may start. An item is begun in a session; between the begin and its code it waits for listeners, for its place in the
-//! pool, for a retry. When the session ends meanwhile, another instance may take the item, so that its code must not start here.
+//! Decides whether the code of an item may start. After its begin, an item waits for listeners, for a place in the pool, or for a
+//! retry. If its session ends in that time, another instance may take the item over, so its code must not start here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl Lease {
         Lease { registry: Arc::clone(registry), link: link.clone(), session }
     }
 
-    /// Waits until it is known whether the session lives: as long as the link is down, it is not.
+    /// Waits until it is known whether the session is alive. It is unknown while the connection is lost.
     pub(super) async fn wait(&self, leaving: &Cancelled) -> Start {
         loop {
             if leaving.is_cancelled() {

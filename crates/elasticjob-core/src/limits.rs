@@ -36,6 +36,8 @@ pub const LEADER_WAIT: Duration = Duration::from_secs(5);
 /// An instance that rejected the stored configuration waits this long without a leader before it stands for election. Other instances
 /// may support the configuration, as in a rolling deployment. If none does, one instance must still assign the items.
 pub const REFUSER_WAIT: Duration = Duration::from_secs(5);
+/// A leader that rejected the stored configuration hands over after this long, if another instance may support it by then.
+pub const STAND_IN: Duration = Duration::from_secs(600);
 
 /// How long after its election our leader looks at the assignment again, and every instance of ours after a leader of Java's
 /// has divided: Java takes owners away one by one, and goes on with it although it leads no more.

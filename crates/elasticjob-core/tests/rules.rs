@@ -7,6 +7,7 @@ use std::time::Duration;
 use desk::Desk;
 use elasticjob_core::path::JobPath;
 use elasticjob_core::tree::{Op, Reason, Refusal};
+use elasticjob_core::wire::JobDocument;
 
 /// ZooKeeper's servers may have different trees, where one answers reads and another one decides about writes. Seen in a living
 /// cluster, where a job asked five hundred times a second.
@@ -80,6 +81,21 @@ fn a_job_that_was_removed_while_its_instance_was_cut_off_is_left() {
         desk.warnings
     );
     assert!(desk.is_left());
+}
+
+/// The marks of its runs went with the job. The latch below which they are looked for would bring nodes of the job back.
+#[test]
+fn a_job_that_was_removed_during_a_failover_run_is_not_created_again_by_the_end_of_that_run() {
+    let every_minute = JobDocument { cron: Some("0 * * * * ?".into()), ..JobDocument::new("job", 3) };
+    let mut desk = Desk::with(JobDocument { monitor_execution: true, failover: true, ..every_minute }, || (0, 0));
+    desk.pass_with(Duration::from_secs(90), false);
+    desk.remove_job();
+    desk.come_back(&[]);
+    desk.commits = 0;
+    desk.end();
+    assert!(desk.is_left());
+    assert!(!desk.job_exists());
+    assert!(desk.commits < 10, "{} transactions", desk.commits);
 }
 
 /// Everything is read again every ten minutes (`reconcileIntervalMinutes`). A daily stream that ended then would be idle until the next day.

@@ -91,3 +91,54 @@ fn one_that_comes_later_and_uses_the_configuration_leads() {
         assert!(five.iter().all(Option::is_some), "seed {seed}: {five:?}\n{}", world.story());
     }
 }
+
+/// Its session lives, and another refuser takes the leadership from it once firings wait for it.
+#[test]
+fn one_that_deposes_a_stuck_leader_keeps_the_lead_where_all_refuse() {
+    let path = JobPath::new("job");
+    let mut deposed = 0;
+    for seed in 0..60 {
+        let options = Options { session_timeout: SESSION, ..Options::new(seed, document(6, None), 4) };
+        let mut world = World::new(options);
+        let bad = JobDocument { cron: Some("sometimes".into()), ..document(4, None) };
+        world.strike(Duration::from_millis(6_400), 0, Fault::Operator(vec![Op::set(path.config(), bad.to_yaml())]));
+        world.run_until(Duration::from_secs(14));
+        let leader = world.tree().get(&path.leader_instance()).map(|node| node.text()).unwrap_or_default();
+        let leads = (0..4).find(|index| leader.starts_with(&format!("10.0.0.{}@-@", index + 1))).expect("one leads");
+        world.strike(Duration::from_secs(14), leads, Fault::Stuck(Duration::from_secs(30)));
+        world.strike(Duration::from_millis(14_100), (leads + 1) % 4, Fault::Crash { restart: None });
+        let before = world.story().matches("gave up the leadership").count();
+        world.run_until(Duration::from_secs(40));
+        let story = world.story();
+        deposed += story.matches("took the leadership").count();
+        let gave_up = story.matches("gave up the leadership").count() - before;
+        assert!(gave_up == 0, "seed {seed}: {gave_up} times\n{story}");
+    }
+    assert!(deposed > 0, "some were deposed");
+}
+
+/// It was stuck while the leadership was vacant.
+#[test]
+fn one_that_missed_its_chance_gets_another_after_ten_minutes() {
+    let path = JobPath::new("job");
+    let mut stood_in = 0;
+    let every_minute = |handler| JobDocument { cron: Some("0 * * * * ?".into()), ..document(2, handler) };
+    for seed in 0..10 {
+        let options = Options {
+            session_timeout: Duration::from_secs(20),
+            refuser: Some(0),
+            ..Options::new(seed, every_minute(None), 2)
+        };
+        let mut world = World::new(options);
+        let text = every_minute(Some("ELSEWHERE")).to_yaml();
+        world.strike(Duration::from_secs(6), 1, Fault::Stuck(Duration::from_secs(12)));
+        world.strike(Duration::from_millis(6_400), 0, Fault::Operator(vec![Op::set(path.config(), text)]));
+        let leader = |world: &World| world.tree().get(&path.leader_instance()).map(|node| node.text());
+        world.run_until(Duration::from_secs(60));
+        stood_in += usize::from(leader(&world).is_some_and(|leader| leader.starts_with("10.0.0.1@-@")));
+        world.run_until(Duration::from_secs(660));
+        let leads = leader(&world).is_some_and(|leader| leader.starts_with("10.0.0.2@-@"));
+        assert!(leads, "seed {seed}\n{}", world.story());
+    }
+    assert!(stood_in > 0, "the refuser led for a while");
+}

@@ -62,3 +62,24 @@ fn a_catch_up_by_another_instance_has_the_due_time_of_the_firing_that_was_missed
         assert_eq!(caught_up[0].due, World::moment(secs(20)), "seed {seed}: {}", world.story());
     }
 }
+
+/// A firing that falls into a run of an instance that is leaving is caught up by its next start.
+#[test]
+fn a_firing_in_the_last_run_before_a_restart_is_caught_up() {
+    let document = JobDocument { cron: Some("0/10 * * * * ?".into()), misfire: true, ..JobDocument::new("job", 2) };
+    for seed in 0..20 {
+        let options = Options {
+            run_millis: (12_000, 12_000),
+            session_timeout: SESSION,
+            ..Options::new(seed, document.clone(), 1)
+        };
+        let mut world = World::new(options);
+        world.strike(secs(23), 0, Fault::Stop { restart: Some(secs(1)) });
+        world.run_until(secs(39));
+        let missed = World::moment(secs(30));
+        let caught_up = world.journal().iter().filter(|entry| entry.source == Source::Misfire && entry.due == missed);
+        let story = world.story();
+        assert_eq!(caught_up.count(), 2, "seed {seed}: {story}");
+        assert!(!story.contains("no Rust instance began"), "seed {seed}: the firing was caught up\n{story}");
+    }
+}

@@ -1,9 +1,7 @@
 //! Who leads (Java: `LeaderService`, `ElectionListenerManager`). Elections happen only below the latch: a Java winner
 //! replaces whatever was created outside of it.
 
-use std::sync::Arc;
-
-use super::memory::{Lead, Life, Purpose, Step};
+use super::memory::{Lead, Life, Purpose, StandIn, Step};
 use super::types::Effects;
 use super::{Effect, JobMachine, Note, StepResult};
 use crate::limits;
@@ -22,6 +20,7 @@ impl JobMachine {
     pub(super) fn elect(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         if !self.is_available() {
             self.leader_odd_since = None;
+            self.leaderless_since = None;
         }
         if !self.is_available() || !self.needs_leader(now) {
             if self.latch.as_ref().is_some_and(|l| l.purpose == Purpose::Election) {
@@ -105,7 +104,10 @@ impl JobMachine {
                 let deposed = self.view.leader_id().filter(|id| self.view.is_live(id) && id != self.id());
                 self.view.leader = Some(Node::new(self.id(), zxid, self.session_id(), now));
                 self.leader_odd_since = None;
-                let stands_in_for = self.leaderless_since.take().map(|_| Arc::clone(self.view.available()));
+                self.leaderless_since = None;
+                let others = || self.view.available().iter().cloned().collect();
+                let stands_in_for =
+                    self.config_refused.then(|| StandIn { others: others(), until: now + limits::STAND_IN });
                 self.lead = Lead { stands_in_for, ..Lead::default() };
                 self.look_at_owners_later(now);
                 out.0.extend(deposed.map(|leader| Effect::Note(Note::Deposed { leader })));
@@ -159,27 +161,35 @@ impl JobMachine {
     }
 
     /// Whether no other instance could lead.
-    fn is_alone(&self) -> bool {
+    pub(super) fn is_alone(&self) -> bool {
         self.view.available().iter().all(|id| id == self.id())
     }
 
     /// Rule: a leader abdicates when its server is disabled, or when it rejected the stored configuration and another instance may
     /// support it.
-    pub(super) fn abdicate(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+    pub(super) fn abdicate(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         if self.life != Life::Joined || !self.is_leader() {
             return false;
         }
         let server = self.view.server(&self.setup.identity.server_ip);
         let is_disabled = !self.is_available() && server == Some(ServerState::Disabled);
-        // An instance that joined later may support the configuration.
-        let others = self.lead.stands_in_for.as_deref().unwrap_or_default();
-        let is_new = |id: &String| id != self.id() && !others.contains(id);
-        let refuses = self.config_refused && self.view.available().iter().any(is_new);
+        let refuses = self.config_refused && self.another_may_lead(now);
         if !is_disabled && !refuses {
             return false;
         }
         let ops = vec![Op::delete(self.path.leader_instance())];
         self.commit(Step::Abdicate, ops, out)
+    }
+
+    /// Whether an instance may support the configuration that this leader rejected: one that joined later, or any after a while.
+    fn another_may_lead(&mut self, now: Timestamp) -> bool {
+        let available = self.view.available();
+        if let Some(stands_in) = &mut self.lead.stands_in_for {
+            stands_in.others.retain(|id| available.contains(id));
+        }
+        let stands_in = self.lead.stands_in_for.as_ref().filter(|stands_in| now < stands_in.until);
+        let had_its_chance = |id: &String| stands_in.is_some_and(|stands_in| stands_in.others.contains(id));
+        available.iter().any(|id| id != self.id() && !had_its_chance(id))
     }
 
     pub(super) fn abdicate_done(&mut self, result: StepResult, out: &mut Effects) {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::memory::{Abandoned, Item, Step};
+use super::memory::{Abandoned, Item, Life, Step};
 use super::types::Effects;
 use super::{Effect, JobMachine, Note, StepResult};
 use crate::limits;
@@ -33,6 +33,10 @@ impl JobMachine {
         if self.follow.hold_until.is_some_and(|until| until <= now) {
             self.give_up_waiting(out);
         }
+        if matches!(self.life, Life::Leaving { .. }) && !self.is_shut_down {
+            self.keep_last_items();
+            return false;
+        }
         if !self.is_available() {
             self.items.clear();
             self.follow.stale = true; // read it again when we may have items
@@ -46,6 +50,15 @@ impl JobMachine {
         let mut queries = vec![Query::Children(self.path.sharding())];
         queries.extend((0..config.sharding_total_count).map(|item| Query::Node(self.path.item_owner(item))));
         self.read(Step::ReadOwners, queries, out)
+    }
+
+    /// Of an instance that is leaving: the items that run, and all of them without another instance to take them.
+    fn keep_last_items(&mut self) {
+        if self.is_alone() {
+            return;
+        }
+        let stays = |number: &u32| self.busy.contains_key(number) || self.blocked.contains_key(number);
+        self.items.retain(|number, _| stays(number));
     }
 
     /// The firing that waits has waited for long enough.
@@ -352,7 +365,7 @@ impl JobMachine {
     /// to be elected looks for itself.
     pub(super) fn ask_for_division(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding);
-        let looks = self.is_available() && !self.is_held() && !self.is_leader() && !fixed && !self.config_refused;
+        let looks = self.is_available() && !self.is_held() && !self.is_leader() && !fixed;
         if !looks || self.view.leader.is_none() || !self.has_unowned_items() {
             self.follow.unowned_since = None;
             return false;
@@ -372,8 +385,10 @@ impl JobMachine {
     /// Whether an item has no owner, or one that is gone, by the assignment as it was read last.
     pub(super) fn has_unowned_items(&self) -> bool {
         let total = self.config.as_ref().map(|c| c.sharding_total_count).unwrap_or_default();
+        // The configuration that this instance rejected may have fewer items: one without an owner says nothing then.
+        let is_known = |item: &u32| !self.config_refused || self.follow.owners.contains_key(item);
         let owned = |item: u32| self.follow.owners.get(&item).is_some_and(|owner| self.view.is_live(owner));
-        self.follow.known && !self.follow.stale && !(0..total).all(owned)
+        self.follow.known && !self.follow.stale && !(0..total).filter(is_known).all(owned)
     }
 
     fn ask_for_resharding(&mut self, out: &mut Effects) -> bool {

@@ -257,15 +257,24 @@ pub(super) struct Lead {
     pub(super) kept: BTreeSet<u32>,
     /// One of them has ended: divide again.
     pub(super) forced: bool,
-    /// The other instances when this one became leader although it rejected the stored configuration. It assigns the items by the
-    /// configuration in force.
-    pub(super) stands_in_for: Option<Arc<[String]>>,
+    /// Of a leader that rejected the stored configuration.
+    pub(super) stands_in_for: Option<StandIn>,
 }
 
 impl Lead {
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
         self.at
     }
+}
+
+/// Leads although it rejected the stored configuration, since no other instance did. It assigns the items by the configuration in
+/// force.
+#[derive(Clone, Debug)]
+pub(super) struct StandIn {
+    /// The instances that did not become leader; without those that left since.
+    pub(super) others: BTreeSet<String>,
+    /// Then they get another chance.
+    pub(super) until: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

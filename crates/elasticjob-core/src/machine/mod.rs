@@ -262,6 +262,7 @@ impl JobMachine {
             self.release_at(),
             self.follow.wake_at(self.schedule.last_tick),
             self.lead.wake_at(),
+            self.lead.stands_in_for.as_ref().map(|stands_in| stands_in.until),
             self.second_look_at(),
             self.leader_odd_since.map(|t| t + limits::LEADER_UNREGISTERED),
             self.leaderless_since.map(|t| t + limits::REFUSER_WAIT),
@@ -333,9 +334,9 @@ impl JobMachine {
         &self.path
     }
 
-    /// The next scheduled firing.
+    /// The next scheduled firing; `None` once the instance leaves the job.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.schedule.next_due
+        self.schedule.next_due.filter(|_| !matches!(self.life, Life::Leaving { .. }))
     }
 
     fn advance(&mut self, now: Timestamp, out: &mut Effects) {

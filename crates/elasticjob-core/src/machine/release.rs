@@ -322,6 +322,11 @@ impl JobMachine {
             let of_before = b.mark == Mark::Persistent && b.session != session;
             matches!(b.phase, Phase::Ended { .. }) && (of_before || (b.mark == Mark::Ephemeral && b.session == 0))
         };
+        if self.view.root.is_none() && self.busy.values().any(|b| late(b)) {
+            // The job was removed, and its marks with it. The latch would create its nodes again.
+            self.busy.retain(|_, b| !late(b));
+            return true;
+        }
         let Some(item) = self.busy.iter().find(|(_, b)| late(b)).map(|(item, _)| *item) else {
             if self.latch.as_ref().is_some_and(|l| l.purpose == Purpose::LateRelease) {
                 self.release_latch(out);

@@ -261,8 +261,13 @@ impl JobMachine {
         let mut gaps: BTreeMap<(Timestamp, Timestamp), Vec<u32>> = BTreeMap::new();
         for number in items {
             let Some(busy) = self.busy.get(number) else { continue };
-            if self.has_passed(busy.passed.0, busy.passed.1) {
-                gaps.entry(busy.passed).or_default().push(*number);
+            // A catch-up behind a later firing: the one that it catches up was begun.
+            let (told, end) = busy.passed;
+            let is_between = told < busy.due && busy.due < end;
+            let parts =
+                if is_between { [Some((told, busy.due)), Some((busy.due, end))] } else { [Some((told, end)), None] };
+            for (told, end) in parts.into_iter().flatten().filter(|(told, end)| self.has_passed(*told, *end)) {
+                gaps.entry((told, end)).or_default().push(*number);
             }
             if let Some(item) = self.items.get_mut(number) {
                 item.told = item.told.max(busy.passed.1);
@@ -433,7 +438,8 @@ impl JobMachine {
     /// Rule: writes down that items missed a firing, so that the catch-up survives this instance.
     pub(super) fn mark_misfires(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         // What is checked must be known: else it would be refused again and again.
-        let known = self.life == Life::Joined && !self.follow.stale;
+        let is_leaving = matches!(self.life, Life::Leaving { .. });
+        let known = (is_leaving || self.life == Life::Joined) && !self.follow.stale;
         if !self.config.as_ref().is_some_and(|c| c.misfire) || !known {
             return false;
         }
@@ -441,7 +447,7 @@ impl JobMachine {
             item.missed.is_some()
                 && !item.misfire_node
                 && self.claimed.contains(number)
-                && (self.busy.contains_key(number) || self.blocked.contains_key(number))
+                && (is_leaving || self.busy.contains_key(number) || self.blocked.contains_key(number))
         };
         let unmarked = self.items.iter().filter(|(n, i)| unmarked(n, i)).map(|(n, _)| *n);
         let items: Vec<u32> = unmarked.take(limits::ITEMS_PER_COMMIT).collect();

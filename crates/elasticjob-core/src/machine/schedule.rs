@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::memory::{Life, Phase, Schedule};
+use super::memory::{Item, Life, Phase, Schedule};
 use super::types::Effects;
 use super::{Effect, JobMachine, Note};
 use crate::config::{ConfigError, JobConfig};
@@ -160,6 +160,8 @@ impl JobMachine {
         }
         let since = [&mut self.reconcile_at, &mut self.leader_odd_since, &mut self.leaderless_since];
         moments.extend(since.into_iter().flatten());
+        moments.extend(self.namesake.as_mut().map(|namesake| &mut namesake.since));
+        moments.extend(self.lead.stands_in_for.as_mut().map(|stands_in| &mut stands_in.until));
         moments.extend(self.leader_seen.as_mut().map(|(_, since)| since));
         moments.extend(self.gone.values_mut().chain(self.servers_dead_since.values_mut()));
         moments.extend(self.takers.values_mut().map(|(_, _, until)| until));
@@ -206,6 +208,9 @@ impl JobMachine {
 
     /// A due time has come: what cannot take it says so now, what can is left to the rule `begin`.
     fn fell_due(&mut self, now: Timestamp, due: Timestamp, config: &JobConfig, out: &mut Effects) {
+        if let Life::Leaving { .. } = self.life {
+            return self.fell_due_while_leaving(due, config, out);
+        }
         if self.life != Life::Joined || (self.session.is_some() && !self.is_available()) {
             self.schedule.floor = self.schedule.floor.max(due);
             // One whose node is gone does not rest: its session is over, or it was shut down, and others go on.
@@ -244,6 +249,25 @@ impl JobMachine {
         if !elsewhere.is_empty() {
             let reason = "an interrupted run of them is being taken over";
             out.note(Note::Skipped { items: elsewhere, due, reason });
+        }
+        self.say_missed(missed, due, out);
+    }
+
+    /// Nothing begins in an instance that is leaving. With misfire its last items remember the firing, for the next instance that gets
+    /// them.
+    fn fell_due_while_leaving(&mut self, due: Timestamp, config: &JobConfig, out: &mut Effects) {
+        self.schedule.floor = self.schedule.floor.max(due);
+        if !config.misfire {
+            return;
+        }
+        let is_missed = |item: &Item| !item.disabled && item.accounted < due && item.taken_by.is_none();
+        let missed = self.items.iter().filter(|(_, item)| is_missed(item));
+        let missed: Vec<u32> = missed.map(|(number, _)| *number).collect();
+        self.account(&missed, due, out);
+        for number in &missed {
+            let Some(item) = self.items.get_mut(number) else { continue };
+            item.accounted = due;
+            item.missed = Some(due);
         }
         self.say_missed(missed, due, out);
     }

@@ -57,6 +57,7 @@ impl JobMachine {
         self.pause_until = Timestamp(0);
         self.unsettle(now);
         self.follow.asked = false;
+        self.leaderless_since = None;
         self.leader_seen = None; // what waited while we were cut off did not wait for the leader
         if renewed {
             self.left_queues.clear(); // gone with the session
@@ -241,7 +242,6 @@ impl JobMachine {
             Life::Leaving { deadline: first } => self.life = Life::Leaving { deadline: first.min(deadline) },
             Life::Waiting | Life::Joining | Life::Joined => {
                 self.life = Life::Leaving { deadline };
-                self.schedule.next_due = None;
             }
         }
     }

@@ -67,23 +67,23 @@ impl JobMachine {
             self.left(StopReason::Refused(reason), out);
             return true;
         }
-        let server = self.server_ops(&effective, &mut ops, out);
         let identity = self.setup.identity.clone();
-        if !self.view.has_instances {
-            ops.push(Op::create(self.path.instances(), ""));
-        }
-        if let Some(node) = self.view.instances.get(&identity.id) {
-            let ours = node.owner == 0 || self.former_sessions.contains(&node.owner);
-            if node.owner == self.session_id() {
+        let registered = self.view.instances.get(&identity.id).map(|node| (node.czxid, node.owner));
+        if let Some((czxid, owner)) = registered {
+            if owner == self.session_id() {
                 self.joined(now, out);
                 return false;
             }
-            if !ours {
-                // A former life of this id: its session ends, and its node with it.
-                let (czxid, owner) = (node.czxid, node.owner);
+            if owner != 0 && !self.former_sessions.contains(&owner) {
                 self.wait_for_namesake(now, czxid, owner, out);
                 return false;
             }
+        }
+        let server = self.server_ops(&effective, &mut ops, out);
+        if !self.view.has_instances {
+            ops.push(Op::create(self.path.instances(), ""));
+        }
+        if registered.is_some() {
             ops.push(Op::delete(self.path.instance(&identity.id)));
         }
         let yaml = instance_yaml(&identity.id, &identity.server_ip);
@@ -340,7 +340,7 @@ impl JobMachine {
         let cut = self.cut.iter().filter(|(_, taken)| **taken).map(|(item, _)| item);
         let deaf = self.busy.iter().filter(|(_, b)| b.taken && b.session == session).map(|(item, _)| item);
         ops.extend(self.taken.keys().chain(cut).chain(deaf).map(|item| failover(*item)));
-        if self.is_shut_down && !self.cut.is_empty() {
+        if self.is_shut_down && !self.cut.is_empty() && self.view.root.is_some() {
             // The others looked for what was left behind when the instance node went, and these still ran then.
             let folders =
                 [self.path.leader(), self.path.below("leader/failover"), self.path.below("leader/failover/items")];

@@ -47,8 +47,13 @@ impl Desk {
 
     /// The same with another schedule.
     pub(crate) fn with_cron(cron: &str, items: u32, meter: fn() -> (u64, u64)) -> Desk {
-        let document =
-            JobDocument { cron: Some(cron.into()), monitor_execution: true, ..JobDocument::new("job", items) };
+        let document = JobDocument { monitor_execution: true, ..JobDocument::new("job", items) };
+        Desk::with(JobDocument { cron: Some(cron.into()), ..document }, meter)
+    }
+
+    /// The same with another configuration.
+    pub(crate) fn with(document: JobDocument, meter: fn() -> (u64, u64)) -> Desk {
+        let items = document.sharding_total_count;
         let setup = Setup {
             document,
             overwrite: Overwrite::Never,
@@ -200,6 +205,12 @@ impl Desk {
         self.tree.commit(operator, &ops, self.now).expect("removed");
     }
 
+    /// Whether the registry has nodes of the job.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) fn job_exists(&self) -> bool {
+        self.tree.get(self.path.root()).is_some()
+    }
+
     /// Whether it takes part.
     #[allow(dead_code, reason = "each test file that has a desk compiles it")]
     pub(crate) fn is_joined(&self) -> bool {
@@ -219,7 +230,7 @@ impl Desk {
     }
 
     /// Ends what runs.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         for run in std::mem::take(&mut self.runs) {
             for item in run.items {
                 self.input(Input::ItemEnded { run: run.id, item: item.item, end: ItemEnd::Succeeded });

@@ -9,7 +9,7 @@ use elasticjob_core::config::{ConfigError, JobConfig};
 use futures_util::FutureExt;
 use tokio::sync::watch;
 
-use super::lease::Start;
+use super::lease::{SessionOver, Start};
 use super::{Cancelled, Context, ItemExecutor, JobResult};
 use crate::clock;
 use crate::props::Props;
@@ -61,8 +61,8 @@ pub(super) fn check(config: &JobConfig) -> Vec<ConfigError> {
     props.faults()
 }
 
-/// Runs one item; each attempt starts while the session of the run is certain to live. When the job is `leaving` it is told to end; code on a thread, which cannot be stopped, is waited for until the
-/// job has `left`.
+/// Runs one item. Each attempt starts while the session of the run is certain to be alive. When the job is `leaving`, the code is told
+/// to end; code on a thread cannot be stopped and is awaited until the job has `left`.
 pub(super) async fn run(
     items: &dyn ItemExecutor,
     mut context: Context,
@@ -87,6 +87,10 @@ pub(super) async fn run(
         let error = match attempt.run(leaving, left, limit.as_mut()).await {
             Ended::By(Ok(())) => return Ok(()),
             Ended::Stopped(result) => return result,
+            Ended::By(Err(error)) if error.is::<SessionOver>() && retry == 0 => return Err(error),
+            Ended::By(Err(error)) if error.is::<SessionOver>() => {
+                return Err("no further retry, the session with the registry is over".into());
+            }
             Ended::By(Err(error)) if u64::from(retry) >= bounds.retries => {
                 return Err(if retry == 0 {
                     error
@@ -203,7 +207,61 @@ pub(crate) fn panic_text(who: &str, panic: &(dyn std::any::Any + Send)) -> Strin
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use elasticjob_core::machine::{Run, RunId, RunItem, Source};
+    use elasticjob_core::time::Timestamp;
+    use elasticjob_core::wire::JobDocument;
+    use elasticjob_registry::Registry;
+    use futures_util::future::BoxFuture;
+
+    use super::super::lease::Lease;
     use super::*;
+
+    /// Fails so often, then its session is over.
+    struct Fails(u32, AtomicU32);
+
+    impl ItemExecutor for Fails {
+        fn execute(&self, _: Context) -> BoxFuture<'static, JobResult> {
+            let failures = self.1.fetch_add(1, Ordering::Relaxed);
+            let over = failures == self.0;
+            async move { if over { Err(SessionOver.into()) } else { Err("it failed".into()) } }.boxed()
+        }
+    }
+
+    /// A blocking item may wait for one of the 256 threads until its session ends.
+    #[tokio::test]
+    async fn an_item_whose_session_ends_before_its_code_starts_is_not_retried_and_does_not_count_as_failed() {
+        let mut document = JobDocument::new("job", 1);
+        document.props.insert("elasticjob.retry.count".into(), "5".into());
+        document.props.insert("elasticjob.retry.delay.milliseconds".into(), "0".into());
+        let config = Arc::new(JobConfig::check(&document, &crate::clock::zone).expect("right"));
+        let registry: Arc<dyn Registry> = Arc::new(elasticjob_registry::memory::Memory::new().connect());
+        let mut link = registry.link();
+        let link_up = |link: &elasticjob_registry::Link| matches!(link, elasticjob_registry::Link::Up { .. });
+        let elasticjob_registry::Link::Up { session, .. } = *link.wait_for(link_up).await.expect("a link") else {
+            panic!("it is up")
+        };
+        for (failures, has_started) in [(0, false), (2, true)] {
+            let item = RunItem { item: 0, fencing_token: 1 };
+            let (id, due, source) = (RunId(1), Timestamp(0), Source::Schedule);
+            let (task_id, config) = (String::new(), Arc::clone(&config));
+            let run = Run { id, session, task_id, due, source, config, items: vec![item.clone()] };
+            let never = || Cancelled(watch::Sender::new(false).subscribe());
+            let yields = watch::Sender::new(BTreeSet::new()).subscribe();
+            let lease = Lease::new(&registry, &registry.link(), session);
+            let context = Context::new(Arc::new(run), &item, "instance".into(), never(), yields, lease);
+            let items = Fails(failures, AtomicU32::new(0));
+            let (leaving, left) = (watch::Sender::new(false), watch::Sender::new(false));
+            let ended =
+                super::run(&items, context, &Cancelled(leaving.subscribe()), &Cancelled(left.subscribe())).await;
+            let error = ended.expect_err("it was not executed, or failed");
+            assert_eq!(!error.is::<SessionOver>(), has_started, "{error}");
+            assert_eq!(items.1.load(Ordering::Relaxed), failures + 1, "not tried after that");
+        }
+    }
 
     #[test]
     fn pauses_double_up_to_their_bound_and_half_of_them_is_chance() {

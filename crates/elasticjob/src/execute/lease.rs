@@ -24,6 +24,11 @@ pub(super) enum Start {
     Leaving,
 }
 
+/// The error of an item whose code has not started when its session ended. Another instance may run the item.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("not executed: the session with the registry was over before its turn came")]
+pub(super) struct SessionOver;
+
 /// The session in which a run was begun.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {

@@ -39,7 +39,7 @@ use crate::plugins::Plugins;
 use crate::trace::{RunTrace, Tracer};
 use crate::web;
 use gate::{Gate, Pass, gate};
-use lease::{Lease, Start};
+use lease::{Lease, SessionOver, Start};
 
 /// What a job gives back for an item: nothing, or why it failed. Any error fits.
 pub type JobResult = Result<(), JobError>;
@@ -411,14 +411,16 @@ impl Running {
                 let running = attempts::run(&*work.items, context, &work.leaving, &work.left);
                 let result = running.instrument(span.clone()).await;
                 meter.ends(source, result.is_err(), began.elapsed());
-                (if result.is_err() { ItemEnd::Failed } else { ItemEnd::Succeeded }, result)
+                let end = match &result {
+                    Ok(()) => ItemEnd::Succeeded,
+                    Err(error) if error.is::<SessionOver>() => ItemEnd::NotStarted,
+                    Err(_) => ItemEnd::Failed,
+                };
+                (end, result)
             }
             // Its turn has not come in time: whoever has the item next runs it.
             Start::Leaving => (ItemEnd::Failed, Err("not executed: the job was leaving before its turn came".into())),
-            Start::Over => {
-                let text = "not executed: the session with the registry was over before its turn came";
-                (ItemEnd::NotStarted, Err(text.into()))
-            }
+            Start::Over => (ItemEnd::NotStarted, Err(SessionOver.into())),
         };
         end.tell(ended);
         let text = result.as_ref().err().map(|error| web::chain(&**error));

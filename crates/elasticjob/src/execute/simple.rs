@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::lease::Start;
+use super::lease::{SessionOver, Start};
 use super::{Context, ItemExecutor, JobError, JobResult};
 
 /// Blocking items that run at one time in this process; more wait. Threads cost memory, and tokio has 512 at the most.
@@ -82,9 +82,7 @@ impl<J: BlockingJob> ItemExecutor for Blocking<J> {
             };
             match context.lease().wait(&cancelled).await {
                 Start::Now => {}
-                Start::Over => {
-                    return Err("not executed: the session with the registry was over before its turn came".into());
-                }
+                Start::Over => return Err(SessionOver.into()),
                 Start::Leaving => return Err("not executed: its turn had not come".into()),
             }
             let work = tokio::task::spawn_blocking(move || {

@@ -1,5 +1,6 @@
 //! `elasticjob up` and `elasticjob agent`: the jobs of a file, until a signal.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +58,8 @@ pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Fai
             grace: file.shutdown_timeout,
             registry: file.registry.clone(),
             running: Vec::new(),
-            stopping: Vec::new(),
+            stopping: FuturesUnordered::new(),
+            successors: BTreeMap::new(),
             joining: FuturesUnordered::new(),
             leaving: FuturesUnordered::new(),
             refused: Vec::new(),
@@ -298,8 +300,10 @@ struct Agent<'a> {
     registry: Option<zookeeper::Settings>,
     /// The jobs that were started, also those that an operator has shut down since.
     running: Vec<(FileJob, JobHandle)>,
-    /// Those that were told to stop.
-    stopping: Vec<JobHandle>,
+    /// The jobs that SIGHUP told to stop: their ends are awaited, while the other jobs continue.
+    stopping: FuturesUnordered<BoxFuture<'static, String>>,
+    /// By name, what starts when such a job has stopped; `None` for a job that the file does not contain any more.
+    successors: BTreeMap<String, Option<FileJob>>,
     /// Registrations that are awaited.
     joining: FuturesUnordered<BoxFuture<'static, (JobHandle, Result<(), Error>)>>,
     /// Ends that are awaited.
@@ -331,12 +335,13 @@ impl Agent<'_> {
     /// Until a signal; or until no job is left, since all were refused.
     async fn work(&mut self, signals: &mut Signals) -> Result<(), Failure> {
         loop {
-            if self.running.is_empty() && self.joining.is_empty() {
+            if self.running.is_empty() && self.joining.is_empty() && self.stopping.is_empty() {
                 return Err(Failure::Wrong(std::mem::take(&mut self.refused)));
             }
             tokio::select! {
                 Some((job, joined)) = self.joining.next() => self.joined(&job, joined),
                 Some((job, reason)) = self.leaving.next() => self.left(&job, &reason),
+                Some(name) = self.stopping.next() => self.stopped(&name).await,
                 _ = signals.interrupt.recv() => return Ok(()),
                 _ = signals.terminate.recv() => return Ok(()),
                 _ = signals.hang_up.recv() => tokio::select! {
@@ -430,37 +435,55 @@ impl Agent<'_> {
             tracing::warn!("key `regCenter` was changed: it counts from the next start on");
         }
         let mut jobs = file.jobs;
+        self.replan(&mut jobs);
         for (old, handle) in std::mem::take(&mut self.running) {
-            let stopped = matches!(handle.state(), JobState::Stopped(_));
-            match jobs.iter().position(|new| old.is_same(new)) {
-                Some(_) if !stopped && self.is_replaced(&old).await => {
-                    tracing::info!(
-                        job = handle.name(),
-                        "the stored configuration differs and `overwrite` is true; restarting the job"
-                    );
-                    self.stopping.push(handle);
-                }
-                Some(index) if !stopped => {
+            let is_stopped = matches!(handle.state(), JobState::Stopped(_));
+            let index = jobs.iter().position(|new| new.document.job_name == handle.name());
+            // One that an operator has shut down starts again.
+            if is_stopped {
+                continue;
+            }
+            let is_same = index.is_some_and(|index| old.is_same(&jobs[index]));
+            let is_replaced = is_same && self.is_replaced(&old).await;
+            match index {
+                Some(index) if is_same && !is_replaced => {
                     jobs.remove(index);
                     handle.log_differences();
                     self.running.push((old, handle));
+                    continue;
                 }
-                // One that an operator has shut down starts again.
-                Some(_) | None if stopped => {}
-                Some(_) | None => {
-                    match jobs.iter().any(|new| new.document.job_name == handle.name()) {
-                        true => tracing::info!(job = handle.name(), "changed in the file; restarting the job"),
-                        false => tracing::info!(job = handle.name(), "removed from the file; stopping the job"),
-                    }
-                    self.stopping.push(handle);
-                }
+                Some(_) if is_replaced => tracing::info!(
+                    job = handle.name(),
+                    "the stored configuration differs and `overwrite` is true; restarting the job"
+                ),
+                Some(_) => tracing::info!(job = handle.name(), "changed in the file; restarting the job"),
+                None => tracing::info!(job = handle.name(), "removed from the file; stopping the job"),
             }
+            self.successors.insert(handle.name().to_owned(), index.map(|index| jobs.remove(index)));
+            let grace = self.grace;
+            let stopped = async move {
+                handle.stop_within(grace).await;
+                handle.name().to_owned()
+            };
+            self.stopping.push(stopped.boxed());
         }
-        let stops = self.stopping.iter().map(|handle| handle.stop_within(self.grace));
-        futures_util::future::join_all(stops).await;
-        let stopped = self.stopping.drain(..).count();
-        tracing::info!("read the file again: {stopped} jobs stopped, {} to be started", jobs.len());
+        tracing::info!("read the file again; jobs stopping: {}, starting: {}", self.successors.len(), jobs.len());
         self.start(jobs).await;
+    }
+
+    /// What starts after the jobs that are still stopping, by the file as it is now.
+    fn replan(&mut self, jobs: &mut Vec<FileJob>) {
+        for (name, successor) in &mut self.successors {
+            let index = jobs.iter().position(|job| job.document.job_name == *name);
+            *successor = index.map(|index| jobs.remove(index));
+        }
+    }
+
+    /// A job that SIGHUP told to stop has stopped.
+    async fn stopped(&mut self, name: &str) {
+        if let Some(Some(job)) = self.successors.remove(name) {
+            self.start(vec![job]).await;
+        }
     }
 
     /// Whether a start of the job would overwrite the stored configuration.
@@ -477,8 +500,10 @@ impl Agent<'_> {
 
     async fn stop(&mut self) {
         self.served.leave();
-        let handles = self.running.iter().map(|(_, handle)| handle).chain(&self.stopping);
-        futures_util::future::join_all(handles.map(|handle| handle.stop_within(self.grace))).await;
+        let running = self.running.iter().map(|(_, handle)| handle.stop_within(self.grace));
+        let running = futures_util::future::join_all(running);
+        // Those of a SIGHUP were told to stop before.
+        futures_util::future::join(running, self.stopping.by_ref().collect::<Vec<_>>()).await;
         self.connection.close().await;
         tracing::info!("stopped");
     }

@@ -284,10 +284,12 @@ fn sighup_reads_the_file_again_and_sigterm_lets_runs_end() {
 
     std::fs::write(&file, format!("{head}{}{}", job("a", never), job("c", "'* * * * * ?'"))).expect("a file");
     process.signal("HUP");
-    told(&process, "read the file again: 1 jobs stopped, 1 to be started");
-    let list = text(&output(&["job", "list"], folder.path()).stdout);
-    let b = list.lines().find(|l| l.starts_with('b')).expect("b is known");
-    assert!(b.contains("CRASHED"), "it has no instance any more: {list}");
+    told(&process, "read the file again; jobs stopping: 1, starting: 1");
+    eventually("b has no instance any more", PATIENCE, || {
+        let list = text(&output(&["job", "list"], folder.path()).stdout);
+        let b = list.lines().find(|l| l.starts_with('b')).expect("b is known");
+        b.contains("CRASHED").then_some(())
+    });
 
     let run = eventually("c runs", PATIENCE, || journal.runs().into_iter().find(|r| r.end.is_none()));
     process.signal("TERM");
@@ -296,6 +298,41 @@ fn sighup_reads_the_file_again_and_sigterm_lets_runs_end() {
     let ended = journal.runs().into_iter().find(|r| r.start == run.start).expect("it is there");
     assert!(ended.end.is_some(), "what ran was given time to end");
     assert!(journal.runs().iter().all(|r| r.start <= run.start + 2_500), "nothing began after the signal");
+}
+
+/// The changed job ends its run first. Its firing in that time is caught up by the next start.
+#[test]
+fn a_job_that_sighup_restarts_holds_up_no_other_job_and_loses_no_firing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [long, new] = ["long", "new"].map(|name| {
+        std::fs::create_dir(folder.path().join(name)).expect("a folder");
+        elasticjob_tests::Journal::new(&folder.path().join(name))
+    });
+    let job = |name: &str, journal: &elasticjob_tests::Journal, cron: &str, sleep: &str, more: &str| {
+        format!(
+            "    {name}:\n      elasticJobType: SCRIPT\n      cron: '{cron}'\n      shardingTotalCount: 1\n      overwrite: true\n{more}      props:\n        script.command.line: {}\n",
+            journal.command(sleep)
+        )
+    };
+    let write = |parameter: &str, others: &str| {
+        let more = format!("      misfire: true\n      jobParameter: {parameter}\n");
+        let text = job("long", &long, "0/5 * * * * ?", "7.5", &more);
+        std::fs::write(folder.path().join("jobs.yaml"), format!("elasticjob:\n  jobs:\n{text}{others}"))
+            .expect("a file");
+    };
+    write("first", "");
+    let mut command = command();
+    command.args(["agent", "-v", "jobs.yaml"]).current_dir(folder.path());
+    let process = Process::start(command, &folder.path().join("log"));
+    let run = eventually("it runs", PATIENCE, || long.runs().into_iter().next());
+    write("second", &job("new", &new, "* * * * * ?", "0", ""));
+    process.signal("HUP");
+    eventually("the new job runs", PATIENCE, || (!new.runs().is_empty()).then_some(()));
+    assert!(long.runs()[0].end.is_none(), "the changed one has not ended: {}", process.log());
+    let next = eventually("it runs again", PATIENCE, || long.runs().into_iter().nth(1));
+    let log = process.log();
+    assert_eq!((next.source.as_str(), next.due), ("misfire", run.due + 5_000), "{next:?}\n{log}");
+    assert!(log.contains("changed in the file; restarting the job"), "{log}");
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub enum Error {
     /// The file of an embedded registry fails its checksums, or what it holds cannot be decoded.
     #[error(
         "the embedded registry {0} is damaged: {reason}; restore a backup with `elasticjob registry restore {0} BACKUP`, \
-         or move the file away to start with an empty registry, whose fencing tokens start again",
+         or move the file away to start with an empty registry",
         path.display()
     )]
     Damaged {

@@ -1,6 +1,7 @@
 //! The registries that need no server: memory, one file, and that file through its socket.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use elasticjob_core::tree::Op;
 use elasticjob_core::view::Query;
@@ -120,14 +121,15 @@ async fn who_comes_while_the_holder_leaves_gets_the_file() {
 
 /// The file is free a moment after its holder was dropped: its writing thread closes it.
 async fn open_again(path: &std::path::Path) -> embedded::Connection {
-    for _ in 0..1_000 {
-        match embedded::open(path) {
-            Err(Error::InUse { .. }) => tokio::task::yield_now().await,
-            other => return other.expect("opens"),
+    let free = async {
+        loop {
+            match embedded::open(path) {
+                Err(Error::InUse { .. }) => tokio::time::sleep(Duration::from_millis(1)).await,
+                other => return other.expect("opens"),
+            }
         }
-        std::thread::yield_now();
-    }
-    panic!("the file is not given free");
+    };
+    tokio::time::timeout(Duration::from_secs(20), free).await.expect("the file is given free")
 }
 
 #[tokio::test]
@@ -208,6 +210,12 @@ async fn a_backup_is_taken_while_jobs_run_and_a_restore_keeps_tokens_rising() {
             _ => std::fs::remove_file(&path).expect("deletes"),
         }
     }
+    // An empty registry where the old file is gone.
+    let registry = embedded::open(&path).expect("opens");
+    let next = token(&registry).await;
+    assert!(next > last, "{next} after {last}");
+    registry.close().await;
+    std::fs::remove_file(&path).expect("deletes");
     let error = embedded::restore(&path, &folder.path().join("none")).expect_err("no backup").to_string();
     assert!(error.contains("cannot read it"), "{error}");
     std::fs::write(&copy, vec![7; 100_000]).expect("writes");

@@ -54,7 +54,9 @@ pub(super) async fn and_wait(
     for (name, request) in requests {
         not_run(name, &request.triggered);
         for id in &request.triggered.instances {
-            output::tell(&format!("`{name}`: {id} is an instance of Java, which reports no results"));
+            output::tell(&format!(
+                "`{name}`: {id} has claimed none of its items, as an instance of Java: it is asked to run them, and reports no results"
+            ));
         }
         let results = match operate
             .results(&request, limit.map(|limit| limit.saturating_sub(started.elapsed())), waiting(name))

@@ -330,12 +330,12 @@ impl JobMachine {
                 }
                 self.lead.basis = Some(plan.basis);
                 self.lead.owners = Some(plan.new.clone());
-                self.lead.kept = plan.kept;
+                let kept_before = std::mem::replace(&mut self.lead.kept, plan.kept);
                 self.lead.forced = false;
                 self.lead.direct_until = Some(now + limits::RESHARD_DIRECT);
                 let instances = u32::try_from(self.view.instances.len()).unwrap_or(u32::MAX);
                 self.lead.rests_until = Some(now + limits::RESHARD_REST.saturating_mul(instances));
-                if plan.old != plan.new || !kept.is_empty() {
+                if plan.old != plan.new || kept.iter().any(|item| !kept_before.contains(item)) {
                     out.note(Note::Resharded { old: plan.old, new: plan.new, kept });
                 }
             }

@@ -94,6 +94,8 @@ pub struct JobMachine {
     has_joined: bool,
     /// The instance node of another process that has our id.
     namesake: Option<memory::Namesake>,
+    /// Whether the log says that this server is disabled.
+    is_disabled_told: bool,
     /// How the configuration of this start differs from the stored one.
     comparison: compare::Comparison,
     /// Whether an operator took it out.
@@ -196,6 +198,7 @@ impl JobMachine {
             claimed: BTreeSet::new(),
             has_joined: false,
             namesake: None,
+            is_disabled_told: false,
             comparison: compare::Comparison::default(),
             is_shut_down: false,
             has_announced_leave: false,
@@ -440,6 +443,7 @@ impl JobMachine {
             self.view.apply(&path, &at, node.clone());
             self.after_change(now, place.as_ref(), node.as_ref(), out);
         }
+        self.tell_disabled(out);
     }
 
     /// Starts a registry step with a commit.

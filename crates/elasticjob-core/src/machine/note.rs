@@ -18,6 +18,8 @@ pub enum Note {
     Left { instance: String },
     KeptDisabled { server: String, everywhere: bool },
     DisabledByStart { server: String },
+    ServerSwitched { server: String, enabled: bool, everywhere: bool },
+    ItemSwitched { item: u32, enabled: bool },
     Elected,
     Deposed { leader: String },
     Abdicated,
@@ -72,6 +74,8 @@ impl Note {
             Note::Begun { .. } | Note::Ended { .. } => Level::Debug,
             Note::Joined { .. }
             | Note::Left { .. }
+            | Note::ServerSwitched { .. }
+            | Note::ItemSwitched { .. }
             | Note::Elected
             | Note::Abdicated
             | Note::Resharded { .. }
@@ -123,6 +127,20 @@ impl fmt::Display for Note {
                     "server {server} is DISABLED in the registry and stays so: `elasticjob job enable` or `elasticjob server enable` lets the job run there"
                 )
             }
+            Note::ServerSwitched { enabled: false, everywhere: true, .. } => {
+                write!(f, "the job was disabled: nothing begins until `elasticjob job enable`")
+            }
+            Note::ServerSwitched { server, enabled: false, everywhere: false } => {
+                write!(
+                    f,
+                    "server {server} was disabled: nothing begins there until `elasticjob job enable` or `elasticjob server enable`"
+                )
+            }
+            Note::ServerSwitched { server, enabled: true, .. } => write!(f, "server {server} was enabled"),
+            Note::ItemSwitched { item, enabled: false } => {
+                write!(f, "item {item} was disabled: it does not begin until `elasticjob shard enable`")
+            }
+            Note::ItemSwitched { item, enabled: true } => write!(f, "item {item} was enabled"),
             Note::DisabledByStart { server } => write!(
                 f,
                 "server {server} is disabled by this start, since its configuration says `disabled: true`: the job does not run there; remove that key, and enable the job with `elasticjob job enable`"

@@ -322,7 +322,7 @@ impl JobMachine {
             let of_before = b.mark == Mark::Persistent && b.session != session;
             matches!(b.phase, Phase::Ended { .. }) && (of_before || (b.mark == Mark::Ephemeral && b.session == 0))
         };
-        if self.view.root.is_none() && self.busy.values().any(|b| late(b)) {
+        if self.is_removed() && self.busy.values().any(|b| late(b)) {
             // The job was removed, and its marks with it. The latch would create its nodes again.
             self.busy.retain(|_, b| !late(b));
             return true;

@@ -9,7 +9,7 @@ use super::{Effect, JobMachine, Note, StepResult, StopReason};
 use crate::path::Place;
 use crate::time::Timestamp;
 use crate::tree::Node;
-use crate::view::{Answer, JobView, Query};
+use crate::view::{Answer, JobView, Query, ServerState};
 
 impl JobMachine {
     pub(super) fn session_lost(&mut self, now: Timestamp, out: &mut Effects) {
@@ -107,11 +107,24 @@ impl JobMachine {
             self.look_at_owners_later(now);
         }
         self.refresh_config(now, out);
+        self.tell_disabled(out);
         self.orphans.extend(self.view.failover_items.iter().copied());
         // What was seen of others' marks may be out of date.
         self.blocked.values_mut().for_each(|blocked| blocked.inspect = true);
         if self.view.triggers.contains(self.id()) {
             self.trigger(now, out);
+        }
+    }
+
+    /// Logs when an operator disables or enables this server.
+    pub(super) fn tell_disabled(&mut self, out: &mut Effects) {
+        let server = &self.setup.identity.server_ip;
+        let Some(state) = self.view.server(server) else { return };
+        let is_disabled = state == ServerState::Disabled;
+        if self.life == Life::Joined && self.is_disabled_told != is_disabled {
+            self.is_disabled_told = is_disabled;
+            let (server, everywhere) = (server.clone(), self.is_disabled_everywhere());
+            out.push(Effect::Note(Note::ServerSwitched { server, enabled: !is_disabled, everywhere }));
         }
     }
 
@@ -156,6 +169,9 @@ impl JobMachine {
             }
             Some(Place::ItemDisabled(item)) => {
                 if let Some(own) = self.items.get_mut(item) {
+                    if own.disabled != node.is_some() {
+                        out.note(Note::ItemSwitched { item: *item, enabled: node.is_none() });
+                    }
                     own.disabled = node.is_some();
                     if own.disabled && std::mem::take(&mut own.triggered) {
                         out.note(Note::TriggerDropped { items: vec![*item], reason: DISABLED });

@@ -22,7 +22,7 @@ impl JobMachine {
         if self.life != Life::Joining {
             return false;
         }
-        if self.has_joined && self.view.root.is_none() && self.view.config.is_none() {
+        if self.is_removed() {
             out.note(Note::Removed);
             self.leave_by_operator(now);
             return true;
@@ -89,6 +89,11 @@ impl JobMachine {
         let yaml = instance_yaml(&identity.id, &identity.server_ip);
         ops.push(Op::ephemeral(self.path.instance(&identity.id), yaml));
         self.commit(Step::Join { wrote, server, overwrote }, ops, out)
+    }
+
+    /// Whether the registry does not contain the job any more. A job that this instance created has no root in its picture.
+    pub(super) fn is_removed(&self) -> bool {
+        self.has_joined && self.view.root.is_none() && self.view.config.is_none()
     }
 
     /// The instance node of another process has our id. Either its session ends within the time-out, or that process runs.
@@ -239,6 +244,7 @@ impl JobMachine {
         self.life = Life::Joined;
         self.follow.ask_at = Some(now + limits::LEFT_OUT_WAIT);
         let disabled = !self.is_available();
+        self.is_disabled_told = self.view.server(&self.setup.identity.server_ip) == Some(ServerState::Disabled);
         out.note(Note::Joined { instance: self.id().to_owned(), next: self.schedule.next_due, disabled });
         self.compare(out);
     }
@@ -340,7 +346,7 @@ impl JobMachine {
         let cut = self.cut.iter().filter(|(_, taken)| **taken).map(|(item, _)| item);
         let deaf = self.busy.iter().filter(|(_, b)| b.taken && b.session == session).map(|(item, _)| item);
         ops.extend(self.taken.keys().chain(cut).chain(deaf).map(|item| failover(*item)));
-        if self.is_shut_down && !self.cut.is_empty() && self.view.root.is_some() {
+        if self.is_shut_down && !self.cut.is_empty() && !self.is_removed() {
             // The others looked for what was left behind when the instance node went, and these still ran then.
             let folders =
                 [self.path.leader(), self.path.below("leader/failover"), self.path.below("leader/failover/items")];

@@ -11,9 +11,13 @@ use super::storage::{self, Storage};
 use super::{socket_path, visitor};
 use crate::{Error, clock};
 
-/// A restored registry numbers its transactions from the milliseconds since 1970, this many for each. Tokens that were issued
-/// after the backup are not known where the file is damaged; time shows which number is later. Below 2^53 until the year 2248.
+/// A new or restored registry numbers its transactions from the milliseconds since 1970, this many for each. The numbers that an earlier
+/// file has issued may not be known, and fencing tokens must not go back. The numbers are below 2^53 until the year 2248.
 const TRANSACTIONS_PER_MILLISECOND: u64 = 1 << 10;
+
+fn first_transaction() -> u64 {
+    clock::now().0.unsigned_abs() * TRANSACTIONS_PER_MILLISECOND
+}
 
 /// Verifies every page and every node of a registry file, also while a process holds it. Returns one line about it.
 ///
@@ -74,8 +78,7 @@ pub fn restore(path: &Path, from: &Path) -> Result<String, Error> {
         contents.zxid = contents.zxid.max(old.last_zxid());
         contents.lives = contents.lives.max(old.lives);
     }
-    let by_time = clock::now().0.unsigned_abs() * TRANSACTIONS_PER_MILLISECOND;
-    contents.zxid = (contents.last_zxid() + 1).max(by_time);
+    contents.zxid = (contents.last_zxid() + 1).max(first_transaction());
     let new = beside(path, "new");
     drop(write_new(&new, &contents, path)?);
     let kept = match before {
@@ -108,7 +111,7 @@ fn create(path: &Path) -> Result<Storage, Error> {
         fs::create_dir_all(folder).map_err(failed)?;
     }
     let new = beside(path, "new");
-    let storage = write_new(&new, &Contents { nodes: Vec::new(), lives: 0, zxid: 0 }, path)?;
+    let storage = write_new(&new, &Contents { nodes: Vec::new(), lives: 0, zxid: first_transaction() }, path)?;
     let placed = place(&new, path);
     let _ = fs::remove_file(&new);
     match placed {

@@ -170,6 +170,11 @@ pub(crate) fn parse(text: &str, env: &dyn Fn(&str) -> Option<String>) -> AgentFi
             }
         }
     }
+    for (at, key, name) in std::mem::take(&mut reader.named) {
+        if !file.jobs.iter().any(|job| job.document.job_name == name) {
+            reader.warn(at, format!("key `{key}`: the file has no job `{name}`"));
+        }
+    }
     file.warnings = reader.warnings;
     file.faults = reader.faults;
     file
@@ -259,8 +264,14 @@ impl Reader {
                     source_at = Some(setting.at);
                     self.data_source(&setting, &mut settings.source);
                 }
-                Some("includeJobNames") => settings.include = self.list(&setting),
-                Some("excludeJobNames") => settings.exclude = self.list(&setting),
+                Some("includeJobNames") => {
+                    settings.include = self.list(&setting);
+                    self.name_jobs(&setting, "includeJobNames", &settings.include);
+                }
+                Some("excludeJobNames") => {
+                    settings.exclude = self.list(&setting);
+                    self.name_jobs(&setting, "excludeJobNames", &settings.exclude);
+                }
                 Some("retentionDays") => days = Some(self.number(&setting, 1, 36_500).unsigned_abs()),
                 Some("retentionRows") => rows = Some(self.number(&setting, 1, i64::MAX).unsigned_abs()),
                 Some(_) | None => {}
@@ -287,6 +298,10 @@ impl Reader {
             self.fault(source_at.unwrap_or_default(), format!("key `url` in `dataSource`: {reason}"));
         }
         file.tracing = Some(settings);
+    }
+
+    fn name_jobs(&mut self, setting: &Entry, key: &'static str, names: &[String]) {
+        self.named.extend(names.iter().map(|name| (setting.value.at, key, name.clone())));
     }
 
     fn data_source(&mut self, entry: &Entry, source: &mut DataSource) {

@@ -6,7 +6,7 @@ use elasticjob::{JobDocument, Overwrite};
 use elasticjob_core::config::ItemParameters;
 use elasticjob_core::wire::yaml::{self, Entry, Position, Typed, Yaml};
 
-use super::reader::{Reader, nearest};
+use super::reader::{Reader, nearest, squeeze};
 use super::{AgentFile, FileJob, JOB};
 
 impl Reader {
@@ -19,8 +19,18 @@ impl Reader {
         if jobs.is_empty() && (entry.value.map().is_some() || entry.value.is_null()) {
             self.fault(entry.at, "key `jobs`: expected at least one job");
         }
-        for job in &jobs {
-            let job = self.job(job);
+        let is_setting = |entry: &&Entry| {
+            let has_name = JOB.iter().any(|key| squeeze(key) == squeeze(&entry.key));
+            has_name && entry.value.raw().is_some() && !entry.value.is_null()
+        };
+        let (settings, jobs): (Vec<&Entry>, Vec<&Entry>) = jobs.iter().partition(is_setting);
+        for entry in &settings {
+            let text = format!("key `{}` is on the level of the jobs: indent it below the name of its job", entry.key);
+            self.fault(entry.at, text);
+        }
+        // A name without settings is that of the job to which they belong.
+        for entry in jobs.into_iter().filter(|entry| settings.is_empty() || !entry.value.is_null()) {
+            let job = self.job(entry);
             file.jobs.push(job);
         }
     }

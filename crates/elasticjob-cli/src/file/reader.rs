@@ -9,6 +9,8 @@ use super::{DATA_SOURCE, Fault, JOB, REG_CENTER, SERVICE, TOP, TRACING};
 pub(super) struct Reader {
     pub(super) faults: Vec<Fault>,
     pub(super) warnings: Vec<Fault>,
+    /// The jobs that `includeJobNames` or `excludeJobNames` names, with the place of that key.
+    pub(super) named: Vec<(Position, &'static str, String)>,
 }
 
 impl Reader {
@@ -43,6 +45,8 @@ impl Reader {
         let found = known.iter().find(|k| squeeze(k) == squeezed).copied();
         if found.is_none() {
             let advice = match (home(&entry.key), nearest(&entry.key, known)) {
+                _ if entry.key == "<<" => ": merge keys are not supported; repeat the keys".to_owned(),
+                _ if is_job(&entry.value) => ": it looks like a job, which belongs below `jobs`; indent it".to_owned(),
                 (Some(home), _) => format!(": it belongs {home}"),
                 (None, Some(near)) => format!(": did you mean `{near}`?"),
                 (None, None) => String::new(),
@@ -135,6 +139,12 @@ impl Reader {
             }
         }
     }
+}
+
+/// Whether a mapping has the keys that each job has.
+fn is_job(value: &Yaml) -> bool {
+    let entries = value.map().unwrap_or_default();
+    ["elasticjobtype", "shardingtotalcount"].iter().any(|key| entries.iter().any(|entry| squeeze(&entry.key) == *key))
 }
 
 /// Spring's relaxed spelling: case, `-` and `_` do not matter.

@@ -278,6 +278,18 @@ fn faults_say_what_to_do() {
             format!("elasticjob:\n  jobs:\n    a: {{{job}, shardingItemParameters: {{x: y}}}}\n"),
             "key `x` in `shardingItemParameters`: expected the number of an item",
         ),
+        (
+            format!("elasticjob:\n  report: {{{job}}}\n  jobs: {{a: {{{job}}}}}\n"),
+            "2:3: unknown key `report` in `elasticjob`: it looks like a job, which belongs below `jobs`; indent it",
+        ),
+        (
+            "elasticjob:\n  jobs:\n    a:\n    cron: x\n".to_owned(),
+            "4:5: key `cron` is on the level of the jobs: indent it below the name of its job",
+        ),
+        (
+            format!("elasticjob:\n  jobs:\n    a: {{{job}, <<: {{cron: x}}}}\n"),
+            "unknown key `<<` in job `a`: merge keys are not supported; repeat the keys",
+        ),
     ] {
         let found = faults(&text);
         assert!(found.iter().any(|fault| fault.contains(expected)), "{found:?}\n{text}");
@@ -365,4 +377,12 @@ fn what_is_wrong_beside_another_fault_is_told_in_the_same_pass() {
         assert!(all.contains(part), "{part}:\n{}", all.chars().take(3_000).collect::<String>());
     }
     assert!(!all.contains("secret"), "a password is not repeated");
+}
+
+#[test]
+fn a_trace_that_names_a_job_which_the_file_lacks_is_a_warning() {
+    let text = "elasticjob:\n  tracing: {dataSource: {url: 'sqlite:t.db'}, includeJobNames: [a, reprot]}\n  jobs: {a: {elasticJobType: SCRIPT, shardingTotalCount: 1, cron: x}}\n";
+    let file = super::parse(text, &no_environment);
+    let warnings: Vec<String> = file.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings, ["2:64: key `includeJobNames`: the file has no job `reprot`"]);
 }

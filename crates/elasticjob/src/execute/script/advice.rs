@@ -1,5 +1,6 @@
 //! What is probably a mistake in the commands of a job, seen before its first run.
 
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -69,7 +70,7 @@ fn missing(program: &str, folder: &Path) -> Option<String> {
     }
     let path: PathBuf = folder.join(program.trim_start_matches("./"));
     if is_program(&path) {
-        return None;
+        return missing_interpreter(&path);
     }
     Some(match path.metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -80,6 +81,33 @@ fn missing(program: &str, folder: &Path) -> Option<String> {
         Ok(_) => format!("{0} is not executable; run: chmod +x {0}", path.display()),
     })
 }
+
+/// What is wrong with the first line of a script, `#!` and a program: the kernel would say that the script does not exist.
+fn missing_interpreter(script: &Path) -> Option<String> {
+    let mut start = Vec::new();
+    std::fs::File::open(script).ok()?.take(FIRST_LINE_MAX).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = std::str::from_utf8(line).ok()?;
+    if line.ends_with('\r') {
+        return Some(format!(
+            "the first line of {} ends with a carriage return, as on Windows; run: sed -i 's/\\r$//' {0}",
+            script.display()
+        ));
+    }
+    let mut words = line.split_ascii_whitespace();
+    let interpreter = words.next()?;
+    if !Path::new(interpreter).exists() {
+        return Some(format!("{}, which runs {}, does not exist on this host", interpreter, script.display()));
+    }
+    // `#!/usr/bin/env NAME`; its options are left alone.
+    let name = words.next().filter(|name| interpreter.ends_with("/env") && !name.starts_with('-'))?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|folder| folder.join(name).exists());
+    (!is_there).then(|| format!("`{name}`, which runs {}, is not in PATH on this host", script.display()))
+}
+
+/// The kernel reads no more of the first line.
+const FIRST_LINE_MAX: u64 = 256;
 
 #[cfg(test)]
 mod tests {
@@ -99,6 +127,17 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path();
         std::fs::write(folder.join("plain.sh"), "true").expect("a file");
+        for (name, first) in [
+            ("good.sh", "#!/bin/sh -e"),
+            ("env.sh", "#! /usr/bin/env sh"),
+            ("gone.sh", "#!/opt/none/python"),
+            ("unknown.sh", "#!/usr/bin/env no-such-program-of-ours"),
+            ("windows.sh", "#!/bin/sh\r"),
+        ] {
+            let file = folder.join(name);
+            std::fs::write(&file, format!("{first}\ntrue\n")).expect("a file");
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+        }
         for (command, expected) in [
             ("sh -c true", None),
             ("/bin/sh -c true", None),
@@ -106,6 +145,11 @@ mod tests {
             ("./none.sh", Some(format!("{} does not exist", folder.join("none.sh").display()))),
             ("./plain.sh", Some(format!("is not executable; run: chmod +x {}", folder.join("plain.sh").display()))),
             ("/bin/", Some("is a folder".to_owned())),
+            ("./good.sh", None),
+            ("./env.sh", None),
+            ("./gone.sh", Some("/opt/none/python, which runs ".to_owned())),
+            ("./unknown.sh", Some("`no-such-program-of-ours`, which runs ".to_owned())),
+            ("./windows.sh", Some("windows.sh ends with a carriage return".to_owned())),
         ] {
             let faults = missing_programs(&config(command), folder);
             let told = faults.first().map(|fault| fault.expected.clone());

@@ -83,3 +83,36 @@ fn a_firing_in_the_last_run_before_a_restart_is_caught_up() {
         assert!(!story.contains("no Rust instance began"), "seed {seed}: the firing was caught up\n{story}");
     }
 }
+
+/// With static sharding the items of the one that was cut off stay with their new owner.
+#[test]
+fn an_item_whose_run_goes_on_in_a_new_session_is_not_begun_by_its_new_owner() {
+    let document = JobDocument {
+        cron: Some("0/20 * * * * ?".into()),
+        static_sharding: true,
+        monitor_execution: true,
+        ..JobDocument::new("job", 4)
+    };
+    let mut moved = 0;
+    for seed in 0..20 {
+        let options = Options {
+            run_millis: (30_000, 30_000),
+            session_timeout: SESSION,
+            ..Options::new(seed, document.clone(), 2)
+        };
+        let mut world = World::new(options);
+        world.strike(secs(22), 0, Fault::Cut(secs(8)));
+        world.run_until(secs(60));
+        let of_before = |entry: &&Entry| entry.process == 0 && entry.start < World::moment(secs(22));
+        for before in world.journal().iter().filter(of_before) {
+            let end = before.end.expect("it ends");
+            let overlaps =
+                |entry: &&Entry| entry.item == before.item && before.start < entry.start && entry.start < end;
+            let overlap = world.journal().iter().find(overlaps);
+            assert!(overlap.is_none(), "seed {seed}: {overlap:?}\n{}", world.story());
+            let later = |entry: &&Entry| entry.item == before.item && entry.process == 1 && entry.start >= end;
+            moved += world.journal().iter().filter(later).count();
+        }
+    }
+    assert!(moved > 0, "the other one runs them after that");
+}

@@ -237,16 +237,12 @@ impl JobMachine {
         }
     }
 
-    /// Rule: gives items that run on from the session before a mark in the new one, so that nobody begins them meanwhile.
+    /// Rule: creates the marks of runs of an earlier session again, in this one. Until they end, nobody begins these items: the instance
+    /// itself neither, nor another one that owns them now.
     pub(super) fn keep_marks(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         let session = self.session_id();
-        let unmarked = |item: &u32, b: &Busy| {
-            b.phase == Phase::Running
-                && b.mark == Mark::Ephemeral
-                && b.session != session
-                && self.items.contains_key(item)
-        };
-        let unmarked = self.busy.iter().filter(|(i, b)| unmarked(i, b)).map(|(item, _)| *item);
+        let unmarked = |b: &Busy| b.phase == Phase::Running && b.mark == Mark::Ephemeral && b.session != session;
+        let unmarked = self.busy.iter().filter(|(_, b)| unmarked(b)).map(|(item, _)| *item);
         let items: Vec<u32> = unmarked.take(limits::ITEMS_PER_COMMIT).collect();
         if items.is_empty() || self.is_held() {
             return false;

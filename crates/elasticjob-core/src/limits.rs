@@ -38,6 +38,8 @@ pub const LEADER_WAIT: Duration = Duration::from_secs(5);
 pub const REFUSER_WAIT: Duration = Duration::from_secs(5);
 /// A leader that rejected the stored configuration hands over after this long, if another instance may support it by then.
 pub const STAND_IN: Duration = Duration::from_secs(600);
+/// Instances that have gone are remembered this long.
+pub const GONE_KEPT: Duration = Duration::from_secs(600);
 
 /// How long after its election our leader looks at the assignment again, and every instance of ours after a leader of Java's
 /// has divided: Java takes owners away one by one, and goes on with it although it leads no more.

@@ -24,8 +24,6 @@ const TAKER_TIME: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// What is read of each orphan.
 const ANSWERS_OF_ORPHAN: usize = 7;
-/// For how long it matters who has gone and when.
-const GONE_KEPT: Duration = Duration::from_secs(600);
 
 /// A run of another instance that this one takes over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +48,7 @@ impl JobMachine {
 
     /// Rule: looks for runs that instances left behind when they died.
     pub(super) fn find_orphans(&mut self, now: Timestamp, out: &mut Effects) -> bool {
-        self.gone.retain(|_, since| now < *since + GONE_KEPT);
+        self.gone.retain(|_, since| now < *since + limits::GONE_KEPT);
         let Some(config) = self.config.clone() else { return false };
         if !config.failover {
             // Nothing is taken over any more; what asks for it would be a phantom run once failover is on again.

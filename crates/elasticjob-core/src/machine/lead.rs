@@ -273,7 +273,7 @@ impl JobMachine {
             guard[0] = Op::check(self.path.leader_instance(), leader.version);
         }
         guard.extend(self.view.config.as_ref().map(|n| Op::check(self.path.config(), n.version)));
-        guard.extend(owners.into_iter().map(|id| Op::exists(self.path.instance(id))));
+        let receivers: Vec<Op> = owners.into_iter().map(|id| Op::exists(self.path.instance(id))).collect();
         for item in existing.iter().filter(|i| **i >= survey.basis.total) {
             plan.old.extend(node(self.path.item_owner(*item)).map(|owner| (*item, owner.text())));
             let claims = children(self.path.item_owner(*item));
@@ -299,8 +299,11 @@ impl JobMachine {
         }
         last.push(Op::delete(self.path.processing()));
         plan.parts = ops.chunks(ITEMS_PER_PART).map(<[Op]>::to_vec).collect();
+        for part in &mut plan.parts {
+            part.splice(0..0, guard.iter().cloned());
+        }
         if let Some(part) = plan.parts.last_mut() {
-            part.splice(0..0, guard);
+            part.splice(0..0, receivers);
             part.extend(last);
         }
         plan.parts.reverse(); // taken from the end

@@ -29,7 +29,7 @@ mod startup;
 mod trigger;
 mod types;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,8 +56,8 @@ pub struct JobMachine {
     life: Life,
     session: Option<Session>,
     last_session: Option<u64>,
-    /// Sessions that were ours before: their marks are ours too.
-    former_sessions: BTreeSet<u64>,
+    /// The latest sessions of this machine: an instance node of one of them is its own.
+    sessions: VecDeque<u64>,
     view: JobView,
     config: Option<Arc<JobConfig>>,
     config_read: Option<i64>,
@@ -176,7 +176,7 @@ impl JobMachine {
             life: Life::Waiting,
             session: None,
             last_session: None,
-            former_sessions: BTreeSet::new(),
+            sessions: VecDeque::new(),
             view: JobView::default(),
             config: None,
             config_read: None,

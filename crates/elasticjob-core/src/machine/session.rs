@@ -11,6 +11,9 @@ use crate::time::Timestamp;
 use crate::tree::Node;
 use crate::view::{Answer, JobView, Query, ServerState};
 
+/// Earlier sessions have ended long before so many others began.
+const SESSIONS_KEPT: usize = 16;
+
 impl JobMachine {
     pub(super) fn session_lost(&mut self, now: Timestamp, out: &mut Effects) {
         self.drop_step(out);
@@ -50,7 +53,10 @@ impl JobMachine {
     ) {
         self.drop_step(out);
         let renewed = self.last_session.replace(session) != Some(session);
-        self.former_sessions.insert(session);
+        if renewed {
+            self.sessions.truncate(SESSIONS_KEPT - 1);
+            self.sessions.push_front(session);
+        }
         self.session = Some(Session { id: session, timeout });
         self.failures = 0;
         self.rests.clear();

@@ -74,7 +74,7 @@ impl JobMachine {
                 self.joined(now, out);
                 return false;
             }
-            if owner != 0 && !self.former_sessions.contains(&owner) {
+            if owner != 0 && !self.sessions.contains(&owner) {
                 self.wait_for_namesake(now, czxid, owner, out);
                 return false;
             }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use elasticjob_core::machine::{Effect, Input, ItemEnd, JobMachine, Note, StepResult};
+use elasticjob_core::machine::{Effect, EndedItem, Input, ItemEnd, JobMachine, Note, StepResult};
 use elasticjob_core::path::{JobPath, Place};
 use elasticjob_core::tree::{Mode, Op};
 use elasticjob_core::view::Answer;
@@ -258,8 +258,9 @@ pub(crate) fn spoil_input(defect: Option<Defect>, machine: &JobMachine, input: I
             let nothing = answers.into_iter().enumerate().map(|(n, a)| if n == 0 { a } else { Answer::Node(None) });
             Input::Done(id, StepResult::Answers(nothing.collect()))
         }
-        Input::ItemEnded { run, item, .. } if defect == Defect::CutOffCountsAsDone => {
-            Input::ItemEnded { run, item, end: ItemEnd::Succeeded }
+        Input::ItemsEnded(ended) if defect == Defect::CutOffCountsAsDone => {
+            let succeeded = |ended: EndedItem| EndedItem { end: ItemEnd::Succeeded, ..ended };
+            Input::ItemsEnded(ended.into_iter().map(succeeded).collect())
         }
         Input::SessionBack { session, timeout, view } if defect == Defect::OldSessionKept => {
             let first = view.instances.values().map(|n| n.owner).min();

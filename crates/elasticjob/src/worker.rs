@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use elasticjob_core::machine::{
-    Input, ItemEnd, JobMachine, RunId, Setup, StepId, StepResult, StopReason, Surroundings,
+    EndedItem, Input, ItemEnd, JobMachine, RunId, Setup, StepId, StepResult, StopReason, Surroundings,
 };
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Event, EventKind, Node};
@@ -181,6 +181,7 @@ impl Worker {
             timers: Timers::default(),
             refusals: Refusals::default(),
             ends: VecDeque::new(),
+            changed: Vec::new(),
             link: Link::Down("not connected yet".into()),
             own: sender.downgrade(),
         };
@@ -231,6 +232,8 @@ struct Task {
     refusals: Refusals,
     /// Jobs of which something has ended that is to be taken in: see [`Slot::ended`].
     ends: VecDeque<(SlotId, Instant)>,
+    /// Jobs whose nodes have changed: see [`Task::change`].
+    changed: Vec<SlotId>,
     link: Link,
     own: mpsc::WeakUnboundedSender<Message>,
 }
@@ -266,6 +269,9 @@ impl Task {
             is_busy |= !matches!(message, Message::Ended { .. });
             self.take(message);
         }
+        for job in std::mem::take(&mut self.changed) {
+            self.give_changes(job);
+        }
         let now = clock::now();
         for _ in 0..AT_ONCE {
             let Some(job) = self.timers.due(now) else { break };
@@ -283,8 +289,8 @@ impl Task {
 
     fn take_ends(&mut self, job: SlotId) {
         let ended = self.slot(job).map(|slot| std::mem::take(&mut slot.ended)).unwrap_or_default();
-        for (run, item, end) in ended {
-            self.input(job, Input::ItemEnded { run, item, end });
+        if !ended.is_empty() {
+            self.input(job, Input::ItemsEnded(ended));
         }
     }
 
@@ -315,7 +321,7 @@ impl Task {
             Message::Read { job, epoch, path, ticket, node } => {
                 let Some(slot) = self.slot(job).filter(|s| s.epoch == epoch) else { return };
                 if slot.settle_read(&path, ticket) {
-                    self.input(job, Input::Changed(vec![(path, node)]));
+                    self.change(job, path, node);
                 }
             }
             Message::Watching { job, epoch, path, watch } => {
@@ -344,7 +350,7 @@ impl Task {
             }
             Message::Ended { job, run, item, end } => {
                 let Some(slot) = self.slot(job) else { return };
-                slot.ended.push((run, item, end));
+                slot.ended.push(EndedItem { run, item, end });
                 if slot.ended.len() == 1 {
                     self.ends.push_back((job, clock::instant()));
                 }
@@ -476,17 +482,39 @@ impl Task {
             EventKind::Children => {}
             EventKind::Deleted => {
                 slot.void_reads(&path);
-                self.input(job, Input::Changed(vec![(path, None)]));
+                self.change(job, path, None);
             }
             EventKind::Created if slot.is_flag(&path) => {
                 slot.void_reads(&path);
-                self.input(job, Input::Changed(vec![(path, Some(Node::new("", 0, 0, now)))]));
+                self.change(job, path, Some(Node::new("", 0, 0, now)));
             }
             EventKind::Created | EventKind::Changed => self.read_node(job, path),
         }
     }
 
+    /// Gathers a change: a machine gets all changes of a pass at once, since each input costs a look at all items.
+    fn change(&mut self, job: SlotId, path: String, node: Option<Node>) {
+        let Some(slot) = self.slots.get_mut(job) else { return };
+        slot.changed.push((path, node));
+        if slot.changed.len() == 1 {
+            self.changed.push(job);
+        }
+    }
+
+    /// Gives the machine an input, behind the changes that came before it.
     fn input(&mut self, job: SlotId, input: Input) {
+        self.give_changes(job);
+        self.give(job, input);
+    }
+
+    fn give_changes(&mut self, job: SlotId) {
+        let changed = self.slot(job).map(|slot| std::mem::take(&mut slot.changed)).unwrap_or_default();
+        if !changed.is_empty() {
+            self.give(job, Input::Changed(changed));
+        }
+    }
+
+    fn give(&mut self, job: SlotId, input: Input) {
         let now = clock::now();
         let Some(slot) = self.slots.get_mut(job) else { return };
         let effects = slot.machine.handle(now, input);

@@ -35,8 +35,8 @@ use std::time::Duration;
 
 pub use note::{Level, Note};
 pub use types::{
-    Begun, CheckFn, ConfigCheck, Effect, Identity, Input, ItemEnd, Run, RunId, RunItem, Setup, Source, StepId,
-    StepResult, StopReason, Surroundings,
+    Begun, CheckFn, ConfigCheck, Effect, EndedItem, Identity, Input, ItemEnd, Run, RunId, RunItem, Setup, Source,
+    StepId, StepResult, StopReason, Surroundings,
 };
 
 use crate::config::JobConfig;
@@ -236,7 +236,7 @@ impl JobMachine {
             Input::Reloaded(view) => self.reloaded(now, *view, &mut out),
             Input::Done(id, result) => self.done(now, id, result, &mut out),
             Input::Latched(id, node) => self.latched(id, node, &mut out),
-            Input::ItemEnded { run, item, end } => self.item_ended(now, run, item, end, &mut out),
+            Input::ItemsEnded(ended) => self.items_ended(now, &ended, &mut out),
             Input::Stop { deadline } => self.stop(deadline),
             Input::ClockChecked(difference) => self.clock_checked(difference, &mut out),
             Input::Compare => self.compare_again(&mut out),

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::failover::TAKEN_VERSION;
 use super::memory::{Abandoned, Busy, Mark, Phase, Purpose, Step};
 use super::types::Effects;
-use super::{ItemEnd, JobMachine, Note, RunId, StepResult};
+use super::{EndedItem, ItemEnd, JobMachine, Note, RunId, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason, Refusal};
@@ -29,20 +29,35 @@ pub(super) enum Remnant {
 }
 
 impl JobMachine {
-    pub(super) fn item_ended(&mut self, now: Timestamp, run: RunId, item: u32, end: ItemEnd, out: &mut Effects) {
-        let session = self.session_id();
-        let Some(busy) = self.busy.get_mut(&item).filter(|b| b.run == run) else { return };
-        if end == ItemEnd::NotStarted {
-            let busy = busy.clone();
-            self.begin_lost(now, item, &busy);
-            out.note(Note::Lost { items: vec![item], due: busy.due });
-            return;
+    pub(super) fn items_ended(&mut self, now: Timestamp, ended: &[EndedItem], out: &mut Effects) {
+        let (mut items, mut failed) = (Vec::new(), Vec::new());
+        for EndedItem { run, item, end } in ended {
+            let Some(busy) = self.busy.get(item).filter(|b| b.run == *run) else { continue };
+            if *end == ItemEnd::NotStarted {
+                let busy = busy.clone();
+                self.begin_lost(now, *item, &busy);
+                out.note(Note::Lost { items: vec![*item], due: busy.due });
+                continue;
+            }
+            items.push(*item);
+            if *end == ItemEnd::Failed {
+                failed.push(*item);
+            }
+            self.item_ended(now, *item, *end == ItemEnd::Failed);
         }
-        let failed = end == ItemEnd::Failed;
+        if !items.is_empty() {
+            items.sort_unstable();
+            failed.sort_unstable();
+            out.note(Note::Ended { items, failed });
+        }
+    }
+
+    fn item_ended(&mut self, now: Timestamp, item: u32, failed: bool) {
+        let session = self.session_id();
+        let Some(busy) = self.busy.get_mut(&item) else { return };
         busy.phase = Phase::Ended { at: now };
         let requests = std::mem::take(&mut busy.requests);
         let (mark, taken, begun_in) = (busy.mark, busy.taken, busy.session);
-        out.note(Note::Ended { items: vec![item], failed: if failed { vec![item] } else { Vec::new() } });
         let was_cut_off = failed && self.cut_off.is_some();
         if mark == Mark::Persistent && was_cut_off {
             // Its mark stays, so that another one takes the run over, and answers who waits for it.

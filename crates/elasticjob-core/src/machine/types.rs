@@ -105,15 +105,8 @@ pub enum Input {
     Done(StepId, StepResult),
     /// A latch is held, by that node; or could not be had.
     Latched(StepId, Option<String>),
-    /// One item of a run has ended, in whatever way.
-    ItemEnded {
-        /// The run.
-        run: RunId,
-        /// The item.
-        item: u32,
-        /// How.
-        end: ItemEnd,
-    },
+    /// Items have ended, in whatever way: all that ended since the input before, since each input costs a look at all items.
+    ItemsEnded(Vec<EndedItem>),
     /// Leave: begin nothing, let what runs end until then, take the nodes away.
     Stop {
         /// When to leave even though items are running.
@@ -123,6 +116,17 @@ pub enum Input {
     ClockChecked(Duration),
     /// Report again how the configuration of this start differs from the stored one.
     Compare,
+}
+
+/// An item of a run that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedItem {
+    /// The run.
+    pub run: RunId,
+    /// The item.
+    pub item: u32,
+    /// How it ended.
+    pub end: ItemEnd,
 }
 
 /// How an item of a run ended.

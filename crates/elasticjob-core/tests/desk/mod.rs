@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use elasticjob_core::latch;
 use elasticjob_core::machine::{
-    ConfigCheck, Effect, Identity, Input, ItemEnd, JobMachine, Level, Run, Setup, StepResult, Surroundings,
+    ConfigCheck, Effect, EndedItem, Identity, Input, ItemEnd, JobMachine, Level, Run, RunItem, Setup, StepResult,
+    Surroundings,
 };
 use elasticjob_core::path::JobPath;
 use elasticjob_core::time::Timestamp;
@@ -232,9 +233,8 @@ impl Desk {
     /// Ends what runs.
     pub(crate) fn end(&mut self) {
         for run in std::mem::take(&mut self.runs) {
-            for item in run.items {
-                self.input(Input::ItemEnded { run: run.id, item: item.item, end: ItemEnd::Succeeded });
-            }
+            let ended = |item: &RunItem| EndedItem { run: run.id, item: item.item, end: ItemEnd::Succeeded };
+            self.input(Input::ItemsEnded(run.items.iter().map(ended).collect()));
         }
     }
 

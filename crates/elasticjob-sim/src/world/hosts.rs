@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use elasticjob_core::config::ConfigError;
 use elasticjob_core::machine::{
-    ConfigCheck, Effect, Identity, Input, ItemEnd, JobMachine, Note, RunId, RunItem, Setup, Source,
+    ConfigCheck, Effect, EndedItem, Identity, Input, ItemEnd, JobMachine, Note, RunId, RunItem, Setup, Source,
 };
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::Node;
@@ -172,7 +172,7 @@ impl World {
             return self.plan(process.paused_until, Happening::StartRun { process: index, life, begun });
         }
         if process.is_cut_off {
-            return self.input(index, Input::ItemEnded { run, item, end: ItemEnd::Failed });
+            return self.input(index, Input::ItemsEnded(vec![EndedItem { run, item, end: ItemEnd::Failed }]));
         }
         // A registry that ends a session before its time tells nobody.
         let lives = self.tree.has_session(session) || self.expired.contains(&session);
@@ -180,7 +180,7 @@ impl World {
         if is_unchecked || (process.connected && process.session == session && lives) {
             self.begin_run(index, begun);
         } else if process.connected && process.session != session {
-            self.input(index, Input::ItemEnded { run, item, end: ItemEnd::NotStarted });
+            self.input(index, Input::ItemsEnded(vec![EndedItem { run, item, end: ItemEnd::NotStarted }]));
         } else {
             self.plan(now + Duration::from_millis(50), Happening::StartRun { process: index, life, begun });
         }
@@ -228,7 +228,7 @@ impl World {
         self.journal[entry].end = Some(self.now);
         let failed = self.chance.below(100) < self.options.failing || self.journal[entry].cut_off;
         let end = if failed { ItemEnd::Failed } else { ItemEnd::Succeeded };
-        self.input(index, Input::ItemEnded { run, item, end });
+        self.input(index, Input::ItemsEnded(vec![EndedItem { run, item, end }]));
     }
 
     /// Lets a Java-like peer go on, and does what it asks.

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use elasticjob_core::machine::{ItemEnd, JobMachine, RunId, StepId, StopReason};
+use elasticjob_core::machine::{EndedItem, JobMachine, StepId, StopReason};
 use elasticjob_core::path::Place;
+use elasticjob_core::tree::Node;
 use elasticjob_registry::Sink;
 use tokio::sync::{oneshot, watch};
 
@@ -27,8 +28,10 @@ pub(super) struct Slot {
     /// Pictures that are being read, and the nodes that changed meanwhile.
     pub(super) reloads: u32,
     pub(super) touched: BTreeSet<String>,
+    /// Nodes that have changed, of which the machine has not been told yet.
+    pub(super) changed: Vec<(String, Option<Node>)>,
     /// Items that have ended, and how, which the machine has not been told yet.
-    pub(super) ended: Vec<(RunId, u32, ItemEnd)>,
+    pub(super) ended: Vec<EndedItem>,
     /// The items whose streams are to end.
     yielding: BTreeSet<u32>,
     reads: HashMap<String, u64>,
@@ -51,6 +54,7 @@ impl Slot {
             session: None,
             reloads: 0,
             touched: BTreeSet::new(),
+            changed: Vec::new(),
             ended: Vec::new(),
             yielding: BTreeSet::new(),
             reads: HashMap::new(),
@@ -65,6 +69,7 @@ impl Slot {
         self.latches.clear();
         self.reads.clear();
         self.touched.clear();
+        self.changed.clear();
         self.reloads = 0;
         self.sink = None;
         self.epoch = 0;

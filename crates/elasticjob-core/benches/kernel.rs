@@ -44,7 +44,7 @@ fn documents(c: &mut Criterion) {
 /// From the due time to the end of the release, with the tree that answers.
 fn firings(c: &mut Criterion) {
     let mut group = c.benchmark_group("machine, one firing");
-    for items in [1, 10, 100] {
+    for items in [1, 10, 100, 1_000, 10_000] {
         let mut desk = Desk::new(items, || (0, 0));
         group.bench_function(BenchmarkId::from_parameter(items), |b| b.iter(|| desk.fire()));
     }

@@ -72,7 +72,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The file of an embedded registry does not exist.
-    #[error("the embedded registry {} does not exist: start an agent there, or name another file", path.display())]
+    #[error("the embedded registry {} does not exist: start an agent there, or name another registry with `--registry`", path.display())]
     Absent {
         /// The file.
         path: PathBuf,

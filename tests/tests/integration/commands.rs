@@ -385,6 +385,21 @@ fn what_cannot_be_undone_is_asked_on_a_terminal() {
     let (code, told) = asked("job apply new.yaml", "yes");
     assert!(code == Some(0) && told.contains("+cron: 0/3 * * * * ?"), "{told}");
     assert!(text(&output(&["job", "config", "hello"], folder.path()).stdout).contains("0/3"));
+    // A file with a job that no agent has started yet.
+    let job = |name: &str| {
+        format!(
+            "    {name}: {{elasticJobType: SCRIPT, cron: '0/4 * * * * ?', shardingTotalCount: 3, props: {{script.command.line: 'true'}}}}\n"
+        )
+    };
+    let apply = |jobs: &str| {
+        std::fs::write(folder.path().join("file.yaml"), format!("elasticjob:\n  jobs:\n{jobs}")).expect("a file");
+        output(&["job", "apply", "file.yaml", "--yes"], folder.path())
+    };
+    let applied = apply(&format!("{}{}", job("later"), job("hello")));
+    assert!(applied.status.success(), "{}", text(&applied.stderr));
+    assert!(text(&applied.stderr).contains("there is no job `later`; it is skipped"), "{}", text(&applied.stderr));
+    assert!(text(&output(&["job", "config", "hello"], folder.path()).stdout).contains("0/4"));
+    assert_eq!(apply(&job("later")).status.code(), Some(1));
 }
 
 #[test]

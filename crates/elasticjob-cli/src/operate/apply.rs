@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use elasticjob::{Change, JobDocument, Operate};
+use elasticjob::{Change, JobDocument, Operate, OperateError};
 use elasticjob_core::wire::yaml;
 use serde_json::json;
 use similar::TextDiff;
@@ -34,16 +34,27 @@ pub(super) fn read(path: &Path) -> Result<Vec<JobDocument>, Failure> {
     Ok(vec![document])
 }
 
-/// Shows every difference, asks once, and writes. Nothing is written when one of them has a fault.
+/// Shows every difference, asks once, and writes. Nothing is written when one of them has a fault. Jobs that the registry does not
+/// contain yet are skipped, if it contains another one of the file.
 pub(super) async fn run(
     operate: &Operate,
     documents: Vec<JobDocument>,
     yes: bool,
     format: Output,
 ) -> Result<(), Failure> {
-    let mut changes = Vec::new();
+    let (mut changes, mut unknown) = (Vec::new(), Vec::new());
     for document in documents {
-        changes.push(operate.plan_config(document).await.map_err(wrong_is_wrong)?);
+        match operate.plan_config(document).await {
+            Ok(change) => changes.push(change),
+            Err(error @ OperateError::UnknownJob { .. }) => unknown.push(error),
+            Err(error) => return Err(wrong_is_wrong(error)),
+        }
+    }
+    if changes.is_empty() && !unknown.is_empty() {
+        return Err(unknown.remove(0).into());
+    }
+    for error in unknown {
+        output::tell(&format!("{error}; it is skipped: an agent creates it at its start"));
     }
     let mut listing = Listing::new(&[]);
     for change in &changes {
@@ -76,9 +87,9 @@ pub(super) async fn run(
 }
 
 /// A wrong configuration is wrong input; all else is an operation that failed.
-fn wrong_is_wrong(error: elasticjob::OperateError) -> Failure {
+fn wrong_is_wrong(error: OperateError) -> Failure {
     match error {
-        elasticjob::OperateError::WrongConfig { .. } | elasticjob::OperateError::UnknownKey { .. } => {
+        OperateError::WrongConfig { .. } | OperateError::UnknownKey { .. } => {
             Failure::Wrong(vec![format!("elasticjob: {error}")])
         }
         error => error.into(),

@@ -1,5 +1,6 @@
 //! Joining and leaving (Java: `SetUpFacade`, `JobScheduler`, `SchedulerFacade.shutdownInstance`).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::memory::{Busy, Life, Mark, Namesake, Phase, Step};
@@ -430,9 +431,9 @@ impl JobMachine {
             let ops = items.map(|item| Op::delete(self.path.failover_item(*item))).collect();
             return self.commit(Step::Tidy, ops, out);
         }
-        let has_instance = |ip: &str| self.view.instances.keys().any(|id| id.split("@-@").next() == Some(ip));
-        let dead: Vec<String> =
-            self.view.servers.keys().filter(|ip| !has_instance(ip) && enabled(ip)).cloned().collect();
+        let hosts: BTreeSet<&str> = self.view.instances.keys().filter_map(|id| id.split("@-@").next()).collect();
+        let is_dead = |ip: &&String| !hosts.contains(ip.as_str()) && enabled(ip);
+        let dead: BTreeSet<String> = self.view.servers.keys().filter(is_dead).cloned().collect();
         self.servers_dead_since.retain(|ip, _| dead.contains(ip));
         for ip in &dead {
             self.servers_dead_since.entry(ip.clone()).or_insert(now);

@@ -1,5 +1,7 @@
 //! The shapes of values, and what is said of a wrong one: place, key, value, expectation.
 
+use std::collections::HashMap;
+
 use elasticjob_core::wire::yaml::{self, Entry, Position, Typed, Yaml};
 
 use super::{DATA_SOURCE, Fault, JOB, REG_CENTER, SERVICE, TOP, TRACING};
@@ -59,9 +61,10 @@ impl Reader {
     /// The entries of a mapping. A key that is there twice, perhaps in two spellings, is a fault.
     pub(super) fn settings(&mut self, entry: &Entry) -> Vec<Entry> {
         let entries = self.map(entry).to_vec();
-        for (index, second) in entries.iter().enumerate() {
-            let same = |first: &&Entry| squeeze(&first.key) == squeeze(&second.key);
-            if let Some(first) = entries[..index].iter().find(same) {
+        let mut seen: HashMap<String, &Entry> = HashMap::new();
+        for second in &entries {
+            let first = *seen.entry(squeeze(&second.key)).or_insert(second);
+            if first.at != second.at {
                 let text = format!("key `{}` is also set as `{}` in line {}", second.key, first.key, first.at.line);
                 self.fault(second.at, text);
             }

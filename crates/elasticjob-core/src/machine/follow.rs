@@ -38,7 +38,8 @@ impl JobMachine {
             return false;
         }
         if !self.is_available() {
-            self.items.clear();
+            let items = std::mem::take(&mut self.items);
+            self.earlier.extend(items.iter().map(|(number, item)| (*number, item.earlier())));
             self.follow.stale = true; // read it again when we may have items
             return false;
         }
@@ -224,7 +225,10 @@ impl JobMachine {
         let before = self.items.get(&number);
         let accounted = match before {
             Some(before) => before.accounted,
-            None => self.accounted_at_handover(now, number, Ledger::parse(&node.data)),
+            None => {
+                let known = self.accounted_at_handover(now, number, Ledger::parse(&node.data));
+                self.earlier.get(&number).map_or(known, |earlier| known.max(earlier.accounted))
+            }
         };
         let begun = Ledger::parse(&node.data).filter(|l| is_credible(l, now)).map(|l| l.due);
         let misfire_node = has("misfire");
@@ -253,6 +257,7 @@ impl JobMachine {
             // What we missed somebody else may have run meanwhile.
             missed: before
                 .and_then(|b| b.missed)
+                .or_else(|| self.earlier.get(&number).filter(|_| misfire_node)?.missed)
                 .filter(|missed| begun.is_none_or(|due| due < *missed))
                 .or_else(|| misfire_node.then_some(of_node)),
             triggered: before.is_some_and(|b| b.triggered) || self.follow.trigger_held,
@@ -289,6 +294,7 @@ impl JobMachine {
     /// The assignment is known: firings go on.
     fn settle_items(&mut self, items: BTreeMap<u32, Box<Item>>, out: &mut Effects) {
         let changed = !self.items.keys().eq(items.keys());
+        self.earlier.retain(|number, _| !items.contains_key(number));
         self.items = items;
         self.follow.stale = self.follow.reasons != self.follow.read_for;
         if !self.follow.stale {

@@ -82,7 +82,19 @@ pub(super) struct Item {
     pub(super) yields_until: Timestamp,
 }
 
+/// What is remembered of an item that this instance gave up, or lost. Nobody began the firings in which it was disabled, and the
+/// registry does not say which firing was missed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Earlier {
+    pub(super) accounted: Timestamp,
+    pub(super) missed: Option<Timestamp>,
+}
+
 impl Item {
+    pub(super) fn earlier(&self) -> Earlier {
+        Earlier { accounted: self.accounted, missed: self.missed }
+    }
+
     /// A due time that it could not take. Without misfire what was missed before waits until misfire is on again, as in Java.
     pub(super) fn miss(&mut self, due: Timestamp, misfire: bool) {
         if misfire {

@@ -68,6 +68,8 @@ pub struct JobMachine {
     lead: Lead,
     /// The items that are ours by a claim. Boxed, as `busy`: a node of a map has room for eleven.
     items: BTreeMap<u32, Box<Item>>,
+    /// Of items that were ours: what the registry does not know of their firings. Until they are read again.
+    earlier: BTreeMap<u32, memory::Earlier>,
     /// The items of dead instances that we took over and have not begun, with the version of their ledger and its due time.
     taken: BTreeMap<u32, Taken>,
     /// What runs here, or is about to, or has ended and is still marked.
@@ -185,6 +187,7 @@ impl JobMachine {
             follow: Follow::default(),
             lead: Lead::default(),
             items: BTreeMap::new(),
+            earlier: BTreeMap::new(),
             taken: BTreeMap::new(),
             busy: BTreeMap::new(),
             blocked: BTreeMap::new(),

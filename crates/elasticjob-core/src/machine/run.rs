@@ -337,7 +337,7 @@ impl JobMachine {
             self.abandoned.insert(item, Abandoned { failover: true, seen: None }); // its owner, or another taker, was faster
         } else {
             // The assignment, the claim or the ledger is not what we knew: others have been there.
-            self.items.remove(&item);
+            self.earlier.extend(self.items.remove(&item).map(|lost| (item, lost.earlier())));
             self.unsettle(now);
         }
     }

@@ -199,6 +199,7 @@ impl JobMachine {
         self.schedule.rested = None;
         self.schedule.due_before = None;
         self.schedule.untold = self.schedule.untold.min(credible);
+        self.earlier.retain(|_, earlier| earlier.accounted <= credible);
         for item in self.items.values_mut().filter(|item| item.accounted > credible) {
             item.accounted = now;
             item.told = now;

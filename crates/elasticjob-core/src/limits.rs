@@ -40,6 +40,8 @@ pub const REFUSER_WAIT: Duration = Duration::from_secs(5);
 pub const STAND_IN: Duration = Duration::from_secs(600);
 /// Instances that have gone are remembered this long.
 pub const GONE_KEPT: Duration = Duration::from_secs(600);
+/// An item whose begin the registry forbids is tried again after this long.
+pub const FORBIDDEN_REST: Duration = Duration::from_secs(5);
 
 /// How long after its election our leader looks at the assignment again, and every instance of ours after a leader of Java's
 /// has divided: Java takes owners away one by one, and goes on with it although it leads no more.

@@ -53,6 +53,27 @@ fn a_resharding_that_is_refused_again_and_again_slows_down_alone() {
     assert_eq!(desk.owned(), 5, "it goes on when the registry takes it");
 }
 
+/// Somebody has changed the rights of its node.
+#[test]
+fn an_item_whose_begin_is_forbidden_does_not_hold_up_the_others() {
+    let mut desk = Desk::new(3, || (0, 0));
+    desk.refuse = |ops| {
+        let node = JobPath::new("job").item(0);
+        let op = ops.iter().position(|op| matches!(op, Op::Set { .. }) && op.path() == node)?;
+        Some(Refusal { op, reason: Reason::Forbidden })
+    };
+    desk.begun.clear();
+    desk.pass(Duration::from_secs(60));
+    let begun = |desk: &Desk, item: u32| desk.begun.iter().filter(|begun| **begun == item).count();
+    assert_eq!(begun(&desk, 0), 0);
+    assert!((59..=61).contains(&begun(&desk, 1)), "{} begins", begun(&desk, 1));
+    assert!(desk.commits < 60 * 2 + 60, "{} transactions", desk.commits);
+    assert!(!desk.warnings.iter().any(|text| text.contains("have diverged")), "{:?}", desk.warnings);
+    desk.refuse = |_| None;
+    desk.pass(Duration::from_secs(20));
+    assert!(begun(&desk, 0) >= 14, "{} begins", begun(&desk, 0));
+}
+
 /// Two containers of one pod, or two hosts with one address and the same process id.
 #[test]
 fn an_id_that_another_process_has_is_told_once_and_joins_when_that_one_leaves() {

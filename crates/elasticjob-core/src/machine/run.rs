@@ -317,6 +317,10 @@ impl JobMachine {
         };
         if part == Part::Mark(item) && refusal.reason == Reason::Exists {
             self.blocked.insert(item, Blocked { inspect: true, ..Blocked::default() });
+        } else if refusal.reason == Reason::Forbidden {
+            // A right is missing on a node of this item: the others go on.
+            let again = Some(now + limits::FORBIDDEN_REST);
+            self.blocked.insert(item, Blocked { again, ..Blocked::default() });
         } else if part == Part::ItemTrigger(item) {
             // Begun, or dropped, by another owner before.
             for trigger in plan.triggers.iter().filter(|(of, _)| *of == item) {

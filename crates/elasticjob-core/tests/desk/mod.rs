@@ -32,6 +32,9 @@ pub(crate) struct Desk {
     pub(crate) cost: (u64, u64),
     /// What the tree refuses, beside what cannot be.
     pub(crate) refuse: fn(&[Op]) -> Option<Refusal>,
+    /// The items that were begun, one entry a begin.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) begun: Vec<u32>,
     /// The transactions that it was asked for.
     pub(crate) commits: u64,
     /// What people were warned of.
@@ -79,6 +82,7 @@ impl Desk {
             meter,
             cost: (0, 0),
             refuse: |_| None,
+            begun: Vec::new(),
             commits: 0,
             warnings: Vec::new(),
             yielded: false,
@@ -147,7 +151,10 @@ impl Desk {
                         inputs.push(Input::Latched(id, Some(place.expect("a place").0)));
                     }
                     Effect::Reload => inputs.push(Input::Reloaded(Box::new(self.view()))),
-                    Effect::Run(run) => self.runs.push(run),
+                    Effect::Run(run) => {
+                        self.begun.extend(run.items.iter().map(|item| item.item));
+                        self.runs.push(run);
+                    }
                     Effect::Note(note) if matches!(note.level(), Level::Warn | Level::Error) => {
                         self.warnings.push(note.to_string())
                     }

@@ -15,6 +15,9 @@ use crate::clock;
 /// Pause between two log lines about one kind of refusal.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
+/// A refusal stays in the health of the process for so long: other requests of the job may be accepted meanwhile.
+const KEPT: Duration = Duration::from_secs(15);
+
 /// What was logged of each kind of refusal.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(HashMap<Discriminant<Error>, Logged>);
@@ -47,8 +50,9 @@ impl Refusals {
 impl Task {
     /// A request of that job was refused.
     pub(super) fn refused(&mut self, job: SlotId, error: &Error) {
-        let Some(slot) = self.slots.get(job) else { return };
+        let Some(slot) = self.slots.get_mut(job) else { return };
         slot.executor.meter().set_refusal(Some(error.to_string()));
+        slot.refused_at = Some(clock::instant());
         match self.refusals.note(&slot.name, error, clock::instant()) {
             None => {}
             Some(0) => tracing::warn!(job = slot.name, "the registry refuses a request of the job: {error}; retrying"),
@@ -61,10 +65,11 @@ impl Task {
         }
     }
 
-    /// A write that was committed shows that the registry takes requests of that job.
+    /// A write that was committed some time after the last refusal shows that the registry takes requests of that job.
     pub(super) fn accepted(&mut self, job: SlotId, result: &StepResult) {
         if matches!(result, StepResult::Committed { .. })
-            && let Some(slot) = self.slots.get(job)
+            && let Some(slot) = self.slots.get_mut(job)
+            && slot.refused_at.take_if(|at| at.elapsed() >= KEPT).is_some()
             && slot.executor.meter().set_refusal(None)
         {
             tracing::info!(job = slot.name, "the registry accepts requests of the job again");

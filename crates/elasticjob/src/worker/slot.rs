@@ -1,6 +1,7 @@
 //! One job of the process: its machine, its watches, and what is under way for it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Instant;
 
 use elasticjob_core::machine::{EndedItem, JobMachine, StepId, StopReason};
 use elasticjob_core::path::Place;
@@ -32,6 +33,8 @@ pub(super) struct Slot {
     pub(super) changed: Vec<(String, Option<Node>)>,
     /// Items that have ended, and how, which the machine has not been told yet.
     pub(super) ended: Vec<EndedItem>,
+    /// When the registry refused a request of the job last.
+    pub(super) refused_at: Option<Instant>,
     /// The items whose streams are to end.
     yielding: BTreeSet<u32>,
     reads: HashMap<String, u64>,
@@ -56,6 +59,7 @@ impl Slot {
             touched: BTreeSet::new(),
             changed: Vec::new(),
             ended: Vec::new(),
+            refused_at: None,
             yielding: BTreeSet::new(),
             reads: HashMap::new(),
             last_ticket: 0,

@@ -431,8 +431,14 @@ impl JobMachine {
             let ops = items.map(|item| Op::delete(self.path.failover_item(*item))).collect();
             return self.commit(Step::Tidy, ops, out);
         }
-        let hosts: BTreeSet<&str> = self.view.instances.keys().filter_map(|id| id.split("@-@").next()).collect();
-        let is_dead = |ip: &&String| !hosts.contains(ip.as_str()) && enabled(ip);
+        // This comes at each idle input: a few are compared without a set of their own.
+        let mut hosts = self.view.instances.keys().filter_map(|id| id.split("@-@").next());
+        let is_large = self.view.servers.len() * self.view.instances.len() > COMPARED_MAX;
+        let set: BTreeSet<&str> = if is_large { hosts.by_ref().collect() } else { BTreeSet::new() };
+        let is_dead = |ip: &&String| {
+            let lives = if is_large { set.contains(ip.as_str()) } else { hosts.clone().any(|host| host == *ip) };
+            !lives && enabled(ip)
+        };
         let dead: BTreeSet<String> = self.view.servers.keys().filter(is_dead).cloned().collect();
         self.servers_dead_since.retain(|ip, _| dead.contains(ip));
         for ip in &dead {
@@ -452,5 +458,7 @@ impl JobMachine {
     }
 }
 
+/// Servers times instances that are compared one by one.
+const COMPARED_MAX: usize = 1_000;
 /// How long a server may be without an instance before its node goes: a restart of the process must not lose it.
 const SERVER_REST: Duration = Duration::from_secs(600);

@@ -300,7 +300,7 @@ struct Agent<'a> {
     registry: Option<zookeeper::Settings>,
     /// The jobs that were started, also those that an operator has shut down since.
     running: Vec<(FileJob, JobHandle)>,
-    /// The jobs that SIGHUP told to stop: their ends are awaited, while the other jobs continue.
+    /// The jobs that SIGHUP stops. The other jobs continue until these have stopped.
     stopping: FuturesUnordered<BoxFuture<'static, String>>,
     /// By name, what starts when such a job has stopped; `None` for a job that the file does not contain any more.
     successors: BTreeMap<String, Option<FileJob>>,
@@ -479,7 +479,7 @@ impl Agent<'_> {
         }
     }
 
-    /// A job that SIGHUP told to stop has stopped.
+    /// Starts the successor of a job that SIGHUP has stopped.
     async fn stopped(&mut self, name: &str) {
         if let Some(Some(job)) = self.successors.remove(name) {
             self.start(vec![job]).await;
@@ -502,7 +502,7 @@ impl Agent<'_> {
         self.served.leave();
         let running = self.running.iter().map(|(_, handle)| handle.stop_within(self.grace));
         let running = futures_util::future::join_all(running);
-        // Those of a SIGHUP were told to stop before.
+        // A SIGHUP has asked these to stop before.
         futures_util::future::join(running, self.stopping.by_ref().collect::<Vec<_>>()).await;
         self.connection.close().await;
         tracing::info!("stopped");

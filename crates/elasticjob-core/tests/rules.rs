@@ -104,7 +104,7 @@ fn a_job_that_was_removed_while_its_instance_was_cut_off_is_left() {
     assert!(desk.is_left());
 }
 
-/// The marks of its runs went with the job. The latch below which they are looked for would bring nodes of the job back.
+/// The marks of its runs were deleted with the job. The latch for reading them would create nodes of the job again.
 #[test]
 fn a_job_that_was_removed_during_a_failover_run_is_not_created_again_by_the_end_of_that_run() {
     let every_minute = JobDocument { cron: Some("0 * * * * ?".into()), ..JobDocument::new("job", 3) };

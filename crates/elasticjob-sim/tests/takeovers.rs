@@ -13,6 +13,11 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
+fn alone_with_runs_of_twelve_seconds(seed: u64, document: &JobDocument) -> World {
+    let run_millis = (12_000, 12_000);
+    World::new(Options { run_millis, session_timeout: SESSION, ..Options::new(seed, document.clone(), 1) })
+}
+
 /// Five instances with a hundred items each, one is killed while all of them run: four survivors share its runs.
 #[test]
 fn all_runs_of_a_dead_instance_are_taken_over_within_a_second_of_the_end_of_its_session() {
@@ -47,12 +52,7 @@ fn all_runs_of_a_dead_instance_are_taken_over_within_a_second_of_the_end_of_its_
 fn a_catch_up_by_another_instance_has_the_due_time_of_the_firing_that_was_missed() {
     let document = JobDocument { cron: Some("0/10 * * * * ?".into()), misfire: true, ..JobDocument::new("job", 1) };
     for seed in 0..20 {
-        let options = Options {
-            run_millis: (12_000, 12_000),
-            session_timeout: SESSION,
-            ..Options::new(seed, document.clone(), 1)
-        };
-        let mut world = World::new(options);
+        let mut world = alone_with_runs_of_twelve_seconds(seed, &document);
         world.strike(Duration::from_millis(20_500), 1, Fault::Join);
         world.strike(Duration::from_millis(21_500), 0, Fault::Stop { restart: None });
         world.run_until(secs(36));
@@ -68,12 +68,7 @@ fn a_catch_up_by_another_instance_has_the_due_time_of_the_firing_that_was_missed
 fn a_firing_in_the_last_run_before_a_restart_is_caught_up() {
     let document = JobDocument { cron: Some("0/10 * * * * ?".into()), misfire: true, ..JobDocument::new("job", 2) };
     for seed in 0..20 {
-        let options = Options {
-            run_millis: (12_000, 12_000),
-            session_timeout: SESSION,
-            ..Options::new(seed, document.clone(), 1)
-        };
-        let mut world = World::new(options);
+        let mut world = alone_with_runs_of_twelve_seconds(seed, &document);
         world.strike(secs(23), 0, Fault::Stop { restart: Some(secs(1)) });
         world.run_until(secs(39));
         let missed = World::moment(secs(30));

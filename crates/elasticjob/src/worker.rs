@@ -501,7 +501,7 @@ impl Task {
         }
     }
 
-    /// Gives the machine an input, behind the changes that came before it.
+    /// Gives the machine an input, after the changes that came earlier.
     fn input(&mut self, job: SlotId, input: Input) {
         self.give_changes(job);
         self.give(job, input);

@@ -300,7 +300,7 @@ fn sighup_reads_the_file_again_and_sigterm_lets_runs_end() {
     assert!(journal.runs().iter().all(|r| r.start <= run.start + 2_500), "nothing began after the signal");
 }
 
-/// The changed job ends its run first. Its firing in that time is caught up by the next start.
+/// The changed job completes its run first. The next start catches up the firing that falls into that run.
 #[test]
 fn a_job_that_sighup_restarts_holds_up_no_other_job_and_loses_no_firing() {
     let folder = tempfile::tempdir().expect("a folder");

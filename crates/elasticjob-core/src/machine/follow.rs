@@ -53,7 +53,7 @@ impl JobMachine {
         self.read(Step::ReadOwners, queries, out)
     }
 
-    /// Of an instance that is leaving: the items that run, and all of them without another instance to take them.
+    /// An instance that is leaving keeps the items that run. It keeps all items if no other instance can own them.
     fn keep_last_items(&mut self) {
         if self.is_alone() {
             return;

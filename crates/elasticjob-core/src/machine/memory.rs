@@ -53,12 +53,12 @@ pub(super) struct Schedule {
     pub(super) cron: Option<(String, String, bool)>,
 }
 
-/// An item of ours.
+/// An item that this instance owns.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) owner_version: i32,
     pub(super) ledger_version: i32,
-    /// The transaction that created its node: one that was made anew has no ledger of before.
+    /// The transaction that created its node: one that was created again has no earlier ledger.
     pub(super) made: i64,
     /// Due times up to here were begun, or are given up.
     pub(super) accounted: Timestamp,
@@ -73,7 +73,7 @@ pub(super) struct Item {
     pub(super) taken_in: u64,
     /// Whether a `failovering` of a taker that is gone may stand there: a begin supersedes what it asks for.
     pub(super) superseded: bool,
-    /// Whether its `misfire` node stands there.
+    /// Whether its `misfire` node exists.
     pub(super) misfire_node: bool,
     /// A missed due time that is to be caught up.
     pub(super) missed: Option<Timestamp>,
@@ -82,8 +82,8 @@ pub(super) struct Item {
     pub(super) yields_until: Timestamp,
 }
 
-/// What is remembered of an item that this instance gave up, or lost. Nobody began the firings in which it was disabled, and the
-/// registry does not say which firing was missed.
+/// What an instance remembers of an item that it has lost. No instance began the firings during which the item was disabled, and the
+/// registry does not record which firing was missed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Earlier {
     pub(super) accounted: Timestamp,
@@ -128,11 +128,11 @@ pub(super) struct Busy {
     /// The transaction that created the item's node.
     pub(super) made: i64,
     pub(super) taken: bool,
-    /// The firings between these two passed, and are told once this one is known to be begun.
+    /// The firings between these two were missed. They are logged once the begin of this one is confirmed.
     pub(super) passed: (Timestamp, Timestamp),
     /// Whether `running` was created, and whether persistent.
     pub(super) mark: Mark,
-    /// The session of the mark, 0 where it must be looked at first.
+    /// The session of the mark, 0 if the mark must be read first.
     pub(super) session: u64,
     /// Whether a mark in a later session was asked for.
     pub(super) remarked: bool,
@@ -154,7 +154,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Of the item's node; without a begin of ours in it, the firing is the one given.
+    /// Reads the item's node. Without a ledger in it, the due time is the given one.
     pub(super) fn of(node: &Node, otherwise: Timestamp) -> Taken {
         let ledger = Ledger::parse(&node.data);
         let due = ledger.as_ref().map_or(otherwise, |ledger| ledger.due);
@@ -179,16 +179,16 @@ pub(super) enum Mark {
     Persistent,
 }
 
-/// A `running` mark of somebody else.
+/// Why an item cannot begin: a `running` mark of another instance, or a missing right.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blocked {
     /// Whether it is to be read (again).
     pub(super) inspect: bool,
     /// When its owner was first found missing.
     pub(super) orphan_since: Option<Timestamp>,
-    /// When it is to be read again, since nobody will tell.
+    /// When it is read again, since no notification will come.
     pub(super) again: Option<Timestamp>,
-    /// Whether it is the mark of an orphan: it stands there until the run is taken over, or is found to be none.
+    /// Whether it is the mark of an orphan. It exists until the run is taken over, or is found to be alive.
     pub(super) is_orphan: bool,
 }
 
@@ -257,9 +257,9 @@ impl Follow {
 pub(super) struct Lead {
     /// What the current assignment was made from.
     pub(super) basis: Option<Basis>,
-    /// The owners as they are in order: others mean that somebody divided behind us.
+    /// The expected owners. Different ones mean that another leader has resharded since.
     pub(super) owners: Option<BTreeMap<u32, String>>,
-    /// When to go on with a resharding.
+    /// When a resharding continues.
     pub(super) at: Option<Timestamp>,
     /// Whether `necessary` needs not be written: a resharding has just been.
     pub(super) direct_until: Option<Timestamp>,

@@ -68,13 +68,13 @@ pub struct JobMachine {
     lead: Lead,
     /// The items that are ours by a claim. Boxed, as `busy`: a node of a map has room for eleven.
     items: BTreeMap<u32, Box<Item>>,
-    /// Of items that were ours: what the registry does not know of their firings. Until they are read again.
+    /// What the registry does not record of items that this instance owned before. Kept until they are read again.
     earlier: BTreeMap<u32, memory::Earlier>,
     /// The items of dead instances that we took over and have not begun, with the version of their ledger and its due time.
     taken: BTreeMap<u32, Taken>,
     /// What runs here, or is about to, or has ended and is still marked.
     busy: BTreeMap<u32, Box<Busy>>,
-    /// Items whose `running` mark of somebody else refused a begin.
+    /// Items whose begin was rejected because of a `running` mark of another instance, or of a missing right.
     blocked: BTreeMap<u32, memory::Blocked>,
     /// Instances that vanished, and when we saw it.
     gone: BTreeMap<String, Timestamp>,

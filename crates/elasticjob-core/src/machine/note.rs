@@ -128,17 +128,17 @@ impl fmt::Display for Note {
                 )
             }
             Note::ServerSwitched { enabled: false, everywhere: true, .. } => {
-                write!(f, "the job was disabled: nothing begins until `elasticjob job enable`")
+                write!(f, "the job was disabled: no run starts until `elasticjob job enable`")
             }
             Note::ServerSwitched { server, enabled: false, everywhere: false } => {
                 write!(
                     f,
-                    "server {server} was disabled: nothing begins there until `elasticjob job enable` or `elasticjob server enable`"
+                    "server {server} was disabled: no run starts there until `elasticjob job enable` or `elasticjob server enable`"
                 )
             }
             Note::ServerSwitched { server, enabled: true, .. } => write!(f, "server {server} was enabled"),
             Note::ItemSwitched { item, enabled: false } => {
-                write!(f, "item {item} was disabled: it does not begin until `elasticjob shard enable`")
+                write!(f, "item {item} was disabled: it does not start until `elasticjob shard enable`")
             }
             Note::ItemSwitched { item, enabled: true } => write!(f, "item {item} was enabled"),
             Note::DisabledByStart { server } => write!(

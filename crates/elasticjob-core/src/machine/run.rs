@@ -261,7 +261,7 @@ impl JobMachine {
         let mut gaps: BTreeMap<(Timestamp, Timestamp), Vec<u32>> = BTreeMap::new();
         for number in items {
             let Some(busy) = self.busy.get(number) else { continue };
-            // A catch-up behind a later firing: the one that it catches up was begun.
+            // This begin catches up a firing that is older than the last one: that firing was not missed.
             let (told, end) = busy.passed;
             let is_between = told < busy.due && busy.due < end;
             let parts =
@@ -318,7 +318,7 @@ impl JobMachine {
         if part == Part::Mark(item) && refusal.reason == Reason::Exists {
             self.blocked.insert(item, Blocked { inspect: true, ..Blocked::default() });
         } else if refusal.reason == Reason::Forbidden {
-            // A right is missing on a node of this item: the others go on.
+            // A right is missing on a node of this item. The other items continue.
             let again = Some(now + limits::FORBIDDEN_REST);
             self.blocked.insert(item, Blocked { again, ..Blocked::default() });
         } else if part == Part::ItemTrigger(item) {

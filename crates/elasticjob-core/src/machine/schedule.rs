@@ -254,8 +254,7 @@ impl JobMachine {
         self.say_missed(missed, due, out);
     }
 
-    /// Nothing begins in an instance that is leaving. With misfire its last items remember the firing, for the next instance that gets
-    /// them.
+    /// An instance that is leaving starts nothing. With misfire on, it marks the firing as missed, and the next owner catches it up.
     fn fell_due_while_leaving(&mut self, due: Timestamp, config: &JobConfig, out: &mut Effects) {
         self.schedule.floor = self.schedule.floor.max(due);
         if !config.misfire {

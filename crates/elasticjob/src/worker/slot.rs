@@ -29,7 +29,7 @@ pub(super) struct Slot {
     /// Pictures that are being read, and the nodes that changed meanwhile.
     pub(super) reloads: u32,
     pub(super) touched: BTreeSet<String>,
-    /// Nodes that have changed, of which the machine has not been told yet.
+    /// Changed nodes that the machine has not received yet.
     pub(super) changed: Vec<(String, Option<Node>)>,
     /// Items that have ended, and how, which the machine has not been told yet.
     pub(super) ended: Vec<EndedItem>,

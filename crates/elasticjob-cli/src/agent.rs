@@ -8,7 +8,7 @@ use std::time::Duration;
 use elasticjob::registry::{Connection, Error as RegistryError, Registry, embedded, zookeeper};
 use elasticjob::{
     Error, Job, JobHandle, JobState, NetworkPreference, OneOffJob, Operate, Overwrite, Plugins, ScheduleJob,
-    StopReason, Timestamp, missing_programs, shell_warnings,
+    StopReason, missing_programs,
 };
 use elasticjob_core::config::JobConfig;
 use futures_util::future::BoxFuture;
@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::Failure;
 use crate::args::Output;
-use crate::file::{self, AgentFile, Fault, FileJob};
+use crate::file::{self, AgentFile, Fault, FileJob, advice};
 use crate::output;
 use crate::serve::Served;
 
@@ -196,13 +196,12 @@ fn checked(mut file: AgentFile, name: &str, folder: Option<&Path>) -> Result<Age
             }
         };
         found.iter_mut().for_each(spelled);
-        faults.extend(found.iter().map(|fault| {
-            let place = at(fault.key, Some(fault));
-            Fault { at: place, text: format!("job `{name}`: key {fault}") }
-        }));
-        let warnings = shell_warnings(&config).into_iter().chain(clock_warning(&config));
-        file.warnings
-            .extend(warnings.map(|(key, text)| Fault { at: at(key, None), text: format!("job `{name}`: {text}") }));
+        let was_read = |fault: &Fault| !file.unread.contains(&fault.at);
+        let found = found.iter().map(|f| Fault { at: at(f.key, Some(f)), text: format!("job `{name}`: key {f}") });
+        faults.extend(found.filter(was_read));
+        let warnings = advice::of(job, &config).into_iter();
+        let warnings = warnings.map(|(key, text)| Fault { at: at(&key, None), text: format!("job `{name}`: {text}") });
+        file.warnings.extend(warnings.filter(was_read));
     }
     let order = |fault: &Fault| (fault.at.line, fault.at.column);
     file.warnings.sort_by_key(order);
@@ -213,19 +212,6 @@ fn checked(mut file: AgentFile, name: &str, folder: Option<&Path>) -> Result<Age
     }
     let warnings = warnings(&file, name);
     Err(Failure::Wrong(warnings.chain(faults.iter().map(|fault| format!("{name}:{fault}"))).collect()))
-}
-
-/// A job that fires more often than hourly rests in the hour that comes twice.
-fn clock_warning(config: &JobConfig) -> Option<(&'static str, String)> {
-    let cron = config.cron.as_ref()?;
-    let (begin, end) =
-        cron.rests_in_repeated_hour(Timestamp(jiff::Timestamp::now().as_millisecond()), &config.time_zone)?;
-    let text = format!(
-        "clocks go back on {}: as in Quartz the job does not fire from {begin} to {end}; `elasticjob.cron.repeated.hour: twice` \
-         lets it fire",
-        jiff::Timestamp::from_millisecond(end.0).ok()?.to_zoned(config.time_zone.clone()).date()
-    );
-    Some(("cron", text))
 }
 
 /// A missing property is reported at the place of `props`.

@@ -1,10 +1,11 @@
 //! FILE: the YAML of the Java Spring Boot starter, read into jobs. Every fault is told with its line, the key, the value and
 //! what was expected.
 
+pub(crate) mod advice;
 mod job;
 mod reader;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -29,6 +30,8 @@ pub(crate) struct AgentFile {
     pub(crate) tracing: Option<TraceSettings>,
     pub(crate) services: Services,
     pub(crate) warnings: Vec<Fault>,
+    /// The places of values that could not be read, of which the faults say why.
+    pub(crate) unread: HashSet<Position>,
     /// Every fault of the text; jobs have further ones, which are found when they are checked.
     pub(crate) faults: Vec<Fault>,
 }
@@ -177,6 +180,7 @@ pub(crate) fn parse(text: &str, env: &dyn Fn(&str) -> Option<String>) -> AgentFi
     }
     file.warnings = reader.warnings;
     file.faults = reader.faults;
+    file.unread = reader.unread;
     file
 }
 
@@ -188,6 +192,16 @@ fn syntax(text: &str, error: &yaml::YamlError) -> String {
     match value {
         Some(value) if value.starts_with('*') => {
             format!("key `cron`: quote the cron expression, since `*` begins an alias in YAML: cron: \"{value}\"")
+        }
+        _ if line
+            .split("${")
+            .next()
+            .is_some_and(|before| before.len() < line.len() && before.trim_end().ends_with([':', ',', '['])) =>
+        {
+            format!(
+                "not YAML: {}; quote each value with `${{…}}` that is between braces, since `{{` begins a mapping in YAML",
+                error.reason
+            )
         }
         _ => format!("not YAML: {}", error.reason),
     }
@@ -214,6 +228,14 @@ impl Reader {
                 Some(other) => self.warn(entry.at, format!("key `{other}` has no meaning here and is ignored")),
                 None => {}
             }
+        }
+        if let (Some(dump), Some(metrics)) = (file.services.dump, file.services.metrics)
+            && dump.port() == metrics.port()
+            && dump.port() != 0
+            && (dump.ip() == metrics.ip() || dump.ip().is_unspecified() || metrics.ip().is_unspecified())
+        {
+            let text = format!("keys `dump` and `metrics`: both have port {}: expected two ports", dump.port());
+            self.fault(top.at, text);
         }
         if !jobs_seen {
             self.fault(top.at, "key `jobs` is missing in `elasticjob`: expected jobs by their names");
@@ -249,7 +271,9 @@ impl Reader {
                 RegistryError::Setting { key, .. } => places.get(key).copied(),
                 _ => None,
             };
-            self.fault(place.unwrap_or(entry.at), format!("key {error}"));
+            if !place.is_some_and(|place| self.unread.contains(&place)) {
+                self.fault(place.unwrap_or(entry.at), format!("key {error}"));
+            }
         }
         file.registry = Some(settings);
     }

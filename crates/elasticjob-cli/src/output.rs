@@ -118,6 +118,16 @@ fn yaml(object: &Value, mark: &str) -> String {
     text
 }
 
+/// The beginning of a text that may be long; objects have all of it.
+pub(crate) fn beginning(text: &str) -> String {
+    match text.char_indices().nth(CELL_CHARS_MAX) {
+        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
+        None => text.to_owned(),
+    }
+}
+
+const CELL_CHARS_MAX: usize = 200;
+
 /// Rows under headings, no wider than the terminal: long cells are wrapped.
 pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
@@ -187,6 +197,12 @@ mod tests {
         assert_eq!(printable_line("a\tb\r\n"), "a\tb\\r\n");
         let rows = [vec!["a\nb".to_owned()]];
         assert_eq!(table(&["JOB"], &rows), "JOB\na\\nb\n", "a row is a line");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_in_a_cell() {
+        assert_eq!(beginning("ä"), "ä");
+        assert_eq!(beginning(&"ä".repeat(201)), format!("{}… (402 bytes)", "ä".repeat(200)));
     }
 
     #[test]

@@ -194,16 +194,25 @@ impl JobConfig {
                 faults.push(fault("props", key, format!("item {item} is not in 0 to {}", total - 1)));
             }
         }
+        let listeners = &document.job_listener_types;
+        if let Some(again) = (1..listeners.len()).find(|at| listeners[..*at].contains(&listeners[*at])) {
+            faults.push(fault("jobListenerTypes", &listeners[again], "expected each listener once"));
+        }
         let bytes = document.to_yaml().len();
         if bytes > CONFIG_WRITE_MAX {
-            let parameter = document.job_parameter.as_deref().unwrap_or_default();
-            let (largest, value) = if parameters.len() > bytes / 2 {
-                ("shardingItemParameters", parameters)
-            } else if parameter.len() > bytes / 2 {
-                ("jobParameter", parameter)
-            } else {
-                ("props", "all of them")
-            };
+            let texts = [
+                ("shardingItemParameters", parameters),
+                ("jobParameter", document.job_parameter.as_deref().unwrap_or_default()),
+                ("description", document.description.as_deref().unwrap_or_default()),
+                ("label", document.label.as_deref().unwrap_or_default()),
+            ];
+            let properties = document.props.iter().map(|(name, value)| name.len() + value.len()).sum();
+            let longest =
+                texts.into_iter().max_by_key(|(_, text)| text.len()).filter(|(_, text)| text.len() > properties);
+            let by_size = || document.props.iter().max_by_key(|(_, value)| value.len());
+            let (largest, value) = longest
+                .or_else(|| by_size().map(|(name, _)| ("props", name.as_str())))
+                .unwrap_or(("shardingTotalCount", ""));
             let expected = format!(
                 "the whole configuration has {bytes} bytes, and a registry takes {CONFIG_WRITE_MAX}; keep large values outside of it"
             );
@@ -432,6 +441,13 @@ mod tests {
         assert_eq!(faults[0].key, "shardingItemParameters");
         assert!(faults[0].expected.contains("bytes, and a registry takes 409600"), "{}", faults[0]);
         assert!(faults[0].value.len() <= 60);
+        let mut document = JobDocument::new("a", 1);
+        document.description = Some("x".repeat(500_000));
+        document.props = [("small", 1), ("large", 400)].map(|(name, size)| (name.into(), "x".repeat(size))).into();
+        assert_eq!(JobConfig::contradictions(&document)[0].key, "description");
+        document.props.insert("large".into(), "x".repeat(600_000));
+        let faults = JobConfig::contradictions(&document);
+        assert_eq!((faults[0].key, faults[0].value.as_str()), ("props", "large"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The shapes of values, and what is said of a wrong one: place, key, value, expectation.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use elasticjob_core::wire::yaml::{self, Entry, Position, Typed, Yaml};
 
@@ -13,6 +13,8 @@ pub(super) struct Reader {
     pub(super) warnings: Vec<Fault>,
     /// The jobs that `includeJobNames` or `excludeJobNames` names, with the place of that key.
     pub(super) named: Vec<(Position, &'static str, String)>,
+    /// The places of values that could not be read, for example since a variable is not set: nothing else is said of them.
+    pub(super) unread: HashSet<Position>,
 }
 
 impl Reader {
@@ -32,7 +34,10 @@ impl Reader {
                 if text.contains("${") {
                     match replace_variables(text, env) {
                         Ok(replaced) => *text = replaced,
-                        Err(reason) => self.fault(at, reason),
+                        Err(reason) => {
+                            self.fault(at, reason);
+                            self.unread.insert(at);
+                        }
                     }
                 }
             }
@@ -85,6 +90,9 @@ impl Reader {
     }
 
     pub(super) fn wrong(&mut self, entry: &Entry, expected: &str) {
+        if !self.unread.insert(entry.value.at) {
+            return;
+        }
         let text = match entry.value.is_null() {
             true => format!("key `{}` has no value: expected {expected}", entry.key),
             false => format!("key `{}`: `{}` is wrong: expected {expected}", entry.key, entry.value.shown()),

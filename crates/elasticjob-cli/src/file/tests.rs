@@ -290,10 +290,86 @@ fn faults_say_what_to_do() {
             format!("elasticjob:\n  jobs:\n    a: {{{job}, <<: {{cron: x}}}}\n"),
             "unknown key `<<` in job `a`: merge keys are not supported; repeat the keys",
         ),
+        // A value that could not be read is the cause of other faults, which are not reported beside it.
+        (
+            format!(
+                "elasticjob:\n  regCenter: {{serverLists: 'h:1', namespace: n, sessionTimeoutMilliseconds: -3}}\n  jobs: {{a: {{{job}}}}}\n"
+            ),
+            "`sessionTimeoutMilliseconds`: `-3` is wrong: expected a whole number from 0",
+        ),
+        (
+            format!(
+                "elasticjob:\n  regCenter: {{serverLists: 'h:1', namespace: n, maxRetries: '${{X}}'}}\n  jobs: {{a: {{{job}}}}}\n"
+            ),
+            "`${X}`: the environment has no variable `X`",
+        ),
+        (
+            format!("elasticjob:\n  jobs:\n    a: {{{job}, cron: ${{X}}}}\n"),
+            "quote each value with `${…}` that is between braces",
+        ),
+        (
+            format!(
+                "elasticjob:\n  dump: {{port: 7000}}\n  metrics: {{port: 7000, host: 0.0.0.0}}\n  jobs: {{a: {{{job}}}}}\n"
+            ),
+            "1:1: keys `dump` and `metrics`: both have port 7000: expected two ports",
+        ),
     ] {
         let found = faults(&text);
         assert!(found.iter().any(|fault| fault.contains(expected)), "{found:?}\n{text}");
         assert_eq!(found.len(), 1, "{found:?}\n{text}");
+    }
+}
+
+/// The faults of a file with this job, and the warnings, as `elasticjob check` prints them.
+fn checked(job: &str) -> (Vec<String>, Vec<String>) {
+    let text = format!("elasticjob:\n  jobs:\n    a: {{shardingTotalCount: 1, {job}}}\n");
+    match crate::agent::load_with(&text, "FILE", &|_| None) {
+        Ok(file) => (Vec::new(), file.warnings.iter().map(ToString::to_string).collect()),
+        Err(crate::Failure::Wrong(lines)) => (lines, Vec::new()),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+#[test]
+fn a_job_whose_properties_have_no_effect_is_a_warning_and_one_that_contradicts_itself_a_fault() {
+    let script = "elasticJobType: SCRIPT, cron: '0 0 4 * * ?'";
+    for (props, expected) in [
+        ("email.to: x", "property `email.to` has no effect without `jobErrorHandlerType: EMAIL`"),
+        ("http.uri: x", "property `http.uri` has no effect without `elasticJobType: HTTP`"),
+        (
+            "elasticjob.error.handler.interval.seconds: -1",
+            "has no effect without `jobErrorHandlerType: EMAIL or WECHAT or DINGTALK`",
+        ),
+        ("elasticjob.listener.started.command.line: x", "has no effect without `jobListenerTypes: DISTRIBUTE_ONCE`"),
+    ] {
+        let (faults, warnings) = checked(&format!("{script}, props: {{script.command.line: x, {props}}}"));
+        assert!(faults.is_empty(), "{faults:?}");
+        assert_eq!(warnings.iter().filter(|warning| warning.contains(expected)).count(), 1, "{warnings:?}");
+    }
+    let listeners =
+        "jobListenerTypes: [SCRIPT], props: {script.command.line: x, elasticjob.listener.before.command.line: x}";
+    assert_eq!(checked(&format!("{script}, {listeners}")), Default::default());
+    let (_, warnings) = checked("elasticJobType: SCRIPT, cron: '0 0 4 * * ? 2099 5', props: {script.command.line: x}");
+    assert!(warnings[0].contains("as in Quartz `5` is ignored"), "{warnings:?}");
+
+    let twice = "jobListenerTypes: [SCRIPT, SCRIPT], props: {script.command.line: x, elasticjob.listener.before.command.line: x}";
+    let (faults, _) = checked(&format!("{script}, {twice}"));
+    assert!(faults.iter().any(|fault| fault.contains("expected each listener once")), "{faults:?}");
+    for (delays, fault) in [("delay.milliseconds: 90000", false), ("delay.max.milliseconds: 5", false)] {
+        let (faults, _) = checked(&format!("{script}, props: {{script.command.line: x, elasticjob.retry.{delays}}}"));
+        assert_eq!(!faults.is_empty(), fault, "{faults:?}");
+    }
+    let both = "elasticjob.retry.delay.milliseconds: 10, elasticjob.retry.delay.max.milliseconds: 5";
+    let (faults, _) = checked(&format!("{script}, props: {{script.command.line: x, {both}}}"));
+    assert!(faults[0].contains("`5` is wrong: expected at least 10, the first delay"), "{faults:?}");
+    for (uri, reason) in [("http://h:99999/ x", "invalid port number"), ("http://", "empty host")] {
+        let (faults, _) = checked(&format!(
+            "elasticJobType: HTTP, cron: '0 0 4 * * ?', props: {{http.uri: '{uri}', http.method: GET}}"
+        ));
+        assert!(
+            faults[0].contains(&format!("expected an address such as https://example.com/run: {reason}")),
+            "{faults:?}"
+        );
     }
 }
 

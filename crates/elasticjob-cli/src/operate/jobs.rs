@@ -153,7 +153,7 @@ fn listing(jobs: Vec<JobBrief>) -> Listing {
         let items = job.sharding_total_count.to_string();
         let description = match job.fault {
             Some(fault) => format!("configuration: {fault}"),
-            None => job.description.unwrap_or_default(),
+            None => output::beginning(&job.description.unwrap_or_default()),
         };
         let instances = job.instance_count.to_string();
         listing.push(vec![job.job_name, job.status.word().to_owned(), cron, instances, items, description], object);
@@ -176,6 +176,7 @@ fn differences(found: Vec<(String, Vec<Difference>)>) -> Listing {
     for (instance, differences) in found {
         for Difference { key, here, stored } in differences {
             let object = json!({"instance": instance, "key": key, "startedWith": here, "stored": stored});
+            let (here, stored) = (output::beginning(&here), output::beginning(&stored));
             listing.push(vec![instance.clone(), key, here, stored], object);
         }
     }

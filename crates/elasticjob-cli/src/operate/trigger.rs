@@ -76,10 +76,11 @@ pub(super) async fn and_wait(
         }
     }
     output::data(&listing.text(format))?;
-    if failed > 0 {
-        return Err(anyhow::anyhow!("{failed} items did not succeed, or have no known result").into());
+    match failed {
+        0 => Ok(()),
+        1 => Err(anyhow::anyhow!("an item did not succeed, or has no known result").into()),
+        _ => Err(anyhow::anyhow!("{failed} items did not succeed, or have no known result").into()),
     }
-    Ok(())
 }
 
 /// Says what the results of a job wait for, when they take long.

@@ -17,7 +17,7 @@ pub struct Yaml {
 }
 
 /// A place in the text, both from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Position {
     /// The line.
     pub line: usize,

@@ -39,11 +39,12 @@ struct Bounds {
 impl Bounds {
     fn read(props: &mut Props<'_>) -> Bounds {
         let timeout = props.given(TIMEOUT).map(|_| props.millis(TIMEOUT, 1..=WEEK_MILLIS, WEEK_MILLIS));
+        let delay = props.number(DELAY, 0..=WEEK_MILLIS, 1_000);
         Bounds {
             timeout,
             retries: props.number(RETRIES, 0..=1_000, 0),
-            delay: props.millis(DELAY, 0..=WEEK_MILLIS, 1_000),
-            delay_max: props.millis(DELAY_MAX, 0..=WEEK_MILLIS, 60_000),
+            delay: Duration::from_millis(delay),
+            delay_max: props.millis(DELAY_MAX, 0..=WEEK_MILLIS, delay.max(60_000)),
         }
     }
 
@@ -57,7 +58,10 @@ impl Bounds {
 /// The faults of the properties that are read here.
 pub(super) fn check(config: &JobConfig) -> Vec<ConfigError> {
     let mut props = Props::of(config);
-    Bounds::read(&mut props);
+    let bounds = Bounds::read(&mut props);
+    if bounds.delay > bounds.delay_max && props.given(DELAY).is_some() {
+        props.fault(DELAY_MAX, format!("expected at least {}, the first delay", bounds.delay.as_millis()));
+    }
     props.faults()
 }
 

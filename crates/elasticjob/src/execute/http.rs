@@ -78,7 +78,11 @@ pub(crate) fn address(props: &mut Props<'_>, key: &'static str) -> Option<Url> {
     let text = props.required(key, "the address that is called, such as https://example.com/run");
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     if url.is_none() && !text.is_empty() {
-        props.fault(key, "expected an address that begins with http:// or https://".into());
+        let expected = match Url::parse(text) {
+            Err(reason) => format!("expected an address such as https://example.com/run: {reason}"),
+            Ok(_) => "expected an address that begins with http:// or https://".to_owned(),
+        };
+        props.fault(key, expected);
     }
     url
 }

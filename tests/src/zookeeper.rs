@@ -90,6 +90,19 @@ impl ZooKeeper {
         self.port
     }
 
+    /// Gives a node that list of rights, with ZooKeeper's own shell.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    pub fn set_acl(&self, path: &str, acl: &str) {
+        let mut shell = Command::new("java");
+        shell.args(["-XX:TieredStopAtLevel=1", "-cp", CLASS_PATH, "org.apache.zookeeper.ZooKeeperMain"]);
+        shell.args(["-server", &self.address(), "setAcl", path, acl]);
+        let shell = shell.output().expect("java runs");
+        assert!(shell.status.success(), "{}", String::from_utf8_lossy(&shell.stderr));
+    }
+
     /// Its answer to one of ZooKeeper's four-letter words.
     pub fn says(&self, word: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
@@ -101,13 +114,15 @@ impl ZooKeeper {
     }
 }
 
+const CLASS_PATH: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/*";
+
 /// The command of a server with that folder's `zoo.cfg`.
 pub(crate) fn java(folder: &Path, settings: &[&str]) -> Command {
     let mut command = Command::new("java");
     command
         .args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"])
         .args(settings)
-        .args(["-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/*"])
+        .args(["-cp", CLASS_PATH])
         .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
         .arg(folder.join("zoo.cfg"));
     command

@@ -162,7 +162,7 @@ async fn metrics(State(shown): State<Arc<Shown>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, kind)], shown.connection.metrics())
 }
 
-/// Ready is who takes part in each of its jobs.
+/// Ready is who takes part in each of its jobs, and whose requests the registry accepts.
 async fn ready(State(shown): State<Arc<Shown>>) -> impl IntoResponse {
     let (health, wanted) = (shown.connection.health(), shown.wanted.borrow().clone());
     let mut reasons = Vec::new();
@@ -170,10 +170,12 @@ async fn ready(State(shown): State<Arc<Shown>>) -> impl IntoResponse {
         reasons.push("leaving".to_owned());
     }
     reasons.extend(health.registry.map(|reason| format!("registry: {reason}")));
-    let missing = wanted.jobs.iter().filter(|job| health.jobs.get(*job) != Some(&true));
-    reasons.extend(missing.map(|job| match health.refusals.get(job) {
-        Some(reason) => format!("job `{job}` does not take part: {reason}"),
-        None => format!("job `{job}` does not take part"),
+    let takes_part = |job: &String| health.jobs.get(job) == Some(&true);
+    reasons.extend(wanted.jobs.iter().filter_map(|job| match (takes_part(job), health.refusals.get(job)) {
+        (true, None) => None,
+        (true, Some(reason)) => Some(format!("job `{job}`: {reason}")),
+        (false, None) => Some(format!("job `{job}` does not take part")),
+        (false, Some(reason)) => Some(format!("job `{job}` does not take part: {reason}")),
     }));
     match reasons.is_empty() {
         true => (StatusCode::OK, "ready\n".to_owned()),

@@ -53,14 +53,18 @@ fn a_resharding_that_is_refused_again_and_again_slows_down_alone() {
     assert_eq!(desk.owned(), 5, "it goes on when the registry takes it");
 }
 
-/// Somebody has changed the rights of its node.
+/// Somebody has changed the rights of its node: no data is written to it, and no child is created below it.
 #[test]
 fn an_item_whose_begin_is_forbidden_does_not_hold_up_the_others() {
     let mut desk = Desk::new(3, || (0, 0));
     desk.refuse = |ops| {
         let node = JobPath::new("job").item(0);
-        let op = ops.iter().position(|op| matches!(op, Op::Set { .. }) && op.path() == node)?;
-        Some(Refusal { op, reason: Reason::Forbidden })
+        let is_denied = |op: &Op| match op {
+            Op::Set { path, .. } => *path == node,
+            Op::Create { path, .. } => elasticjob_core::path::parent(path) == Some(&node),
+            _ => false,
+        };
+        Some(Refusal { op: ops.iter().position(is_denied)?, reason: Reason::Forbidden })
     };
     desk.begun.clear();
     desk.pass(Duration::from_secs(60));

@@ -49,7 +49,7 @@ pub async fn session(registry: &dyn Registry) -> u64 {
     let up = tokio::time::timeout(PATIENCE, link.wait_for(|link| matches!(link, Link::Up { .. }))).await;
     match &*up.unwrap_or_else(|_| panic!("{} does not come up", registry.describe())).expect("the link is alive") {
         Link::Up { session, .. } => *session,
-        Link::Down(_) | Link::Closed => unreachable!("waited for up"),
+        Link::Down { .. } | Link::Closed => unreachable!("waited for up"),
     }
 }
 

@@ -113,8 +113,13 @@ pub enum Outcome {
 /// The link to a registry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Link {
-    /// There is none, for that reason. The session of before may live on.
-    Down(String),
+    /// There is none. The session of before may live on.
+    Down {
+        /// Why.
+        reason: String,
+        /// The registry answers, and refuses this client: it will, until somebody changes the credentials or the rights.
+        refused: bool,
+    },
     /// There is one.
     Up {
         /// The session; another one than before when that has ended.
@@ -126,6 +131,13 @@ pub enum Link {
     },
     /// It was closed by us.
     Closed,
+}
+
+impl Link {
+    /// No link, for that reason.
+    pub fn down(reason: impl Into<String>) -> Link {
+        Link::Down { reason: reason.into(), refused: false }
+    }
 }
 
 /// What a watch is about.

@@ -332,7 +332,7 @@ impl Session {
         self.link.send_if_modified(|link| {
             let open = *link != Link::Closed;
             if open {
-                *link = Link::Down(reason.to_owned());
+                *link = Link::down(reason);
             }
             open
         });
@@ -369,7 +369,7 @@ pub struct Connection {
 
 impl Connection {
     pub(crate) fn new(store: Arc<Store>, company: Option<Box<dyn Company>>) -> Connection {
-        let link = watch::Sender::new(Link::Down("not connected yet".to_owned()));
+        let link = watch::Sender::new(Link::down("not connected yet"));
         let session = Arc::new(Session { id: Mutex::new(0), link, epoch: Mutex::new(0) });
         {
             let mut state = store.state.lock();

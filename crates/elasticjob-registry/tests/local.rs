@@ -102,7 +102,7 @@ async fn a_closed_registry_gives_its_file_free_and_cuts_off_its_visitors() {
         registry.close().await;
         assert!(!embedded::socket_path(&path).exists(), "the socket goes with its holder");
         let mut link = visitor.link();
-        link.wait_for(|link| matches!(link, Link::Down(_))).await.expect("a link");
+        link.wait_for(|link| matches!(link, Link::Down { .. })).await.expect("a link");
         assert!(matches!(registry.commit(session, &[Op::Ensure("/b".into())]).await, Outcome::Failed(_)));
     }
 }

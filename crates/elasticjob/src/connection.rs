@@ -127,7 +127,7 @@ impl Connection {
     pub fn health(&self) -> Health {
         let registry = match &*self.0.registry.link().borrow() {
             Link::Up { .. } => None,
-            Link::Down(reason) => Some(reason.clone()),
+            Link::Down { reason, .. } => Some(reason.clone()),
             Link::Closed => Some("the connection is closed".to_owned()),
         };
         let metrics = &self.0.surroundings.metrics;
@@ -180,7 +180,7 @@ impl Connection {
     async fn is_taken(&self, id: &str, jobs: &[&str]) -> Result<bool, Error> {
         loop {
             let mut link = self.0.registry.link();
-            let up = link.wait_for(|l| !matches!(l, Link::Down(_))).await.map_err(|_| Error::Ended)?.clone();
+            let up = link.wait_for(|l| !matches!(l, Link::Down { .. })).await.map_err(|_| Error::Ended)?.clone();
             let Link::Up { session, .. } = up else { return Err(Error::Ended) };
             let queries: Vec<Query> = jobs.iter().map(|job| Query::Node(JobPath::new(job).instance(id))).collect();
             let foreign = |owner: u64| owner != 0 && owner != session;

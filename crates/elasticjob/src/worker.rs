@@ -182,7 +182,7 @@ impl Worker {
             refusals: Refusals::default(),
             ends: VecDeque::new(),
             changed: Vec::new(),
-            link: Link::Down("not connected yet".into()),
+            link: Link::down("not connected yet"),
             own: sender.downgrade(),
         };
         tokio::spawn(follow_link(registry.link(), sender.downgrade()));

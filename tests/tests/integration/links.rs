@@ -260,7 +260,7 @@ async fn a_cut_makes_one_connection_and_nothing_is_carried_out_later() {
             // In the middle of the answers, now and then before the first of them.
             within(async { while cut % 2 == 0 && zookeeper.says("mntr").is_none() {} }).await;
             proxy.cut();
-            within(link.wait_for(|link| matches!(link, Link::Down(_)))).await.expect("the link is alive");
+            within(link.wait_for(|link| matches!(link, Link::Down { .. }))).await.expect("the link is alive");
             proxy.mend();
         };
         let (outcomes, ()) = futures_util::future::join(commits, cutting).await;

@@ -67,6 +67,46 @@ fn a_missing_or_wrong_digest_is_reported_with_what_to_do_and_other_jobs_run_on()
     assert!(text.contains("registry") && text.contains("CAUSE") && text.contains("check the digest"), "{text}");
 }
 
+/// The job of [`file`] with that many items, below a namespace that exists.
+#[test]
+fn a_right_that_is_missing_on_one_item_holds_up_that_item_alone_and_the_root_need_not_be_writable() {
+    let zookeeper = ZooKeeper::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = free_port();
+    let path = file(folder.path(), "jobs.yaml", &zookeeper, "", &["two"], port);
+    let text = std::fs::read_to_string(&path).expect("a file");
+    std::fs::write(
+        &path,
+        text.replace("shardingTotalCount: 1", "shardingTotalCount: 2").replace("'true'", "'echo ran'"),
+    )
+    .expect("a file");
+    let ran = |process: &Process, item: u32, more: usize| {
+        let log = process.log();
+        let line = format!("item={item} stream=");
+        (log.lines().filter(|l| l.contains("ran ") && l.contains(&line)).count() > more).then_some(())
+    };
+    let mut first = agent(&path, &folder.path().join("first"));
+    eventually("both items run", PATIENCE, || ran(&first, 0, 0).and(ran(&first, 1, 0)));
+    first.signal("TERM");
+    assert_eq!(first.wait(PATIENCE).code(), Some(0), "{}", first.log());
+    // As in a guarded cluster: only an administrator creates nodes at the top.
+    zookeeper.set_acl("/", "world:anyone:ra");
+    zookeeper.set_acl("/refusals/two/sharding/1", "world:anyone:ra");
+    let second = agent(&path, &folder.path().join("second"));
+    eventually("the other item runs", PATIENCE, || ran(&second, 0, 2));
+    eventually("the refusal is logged", PATIENCE, || second.log().contains("access to `/two/sharding/1").then_some(()));
+    eventually("and in /readyz", PATIENCE, || is_ready(port, "access to `/two/sharding/1").then_some(()));
+    assert!(ran(&second, 1, 0).is_none(), "{}", second.log());
+    zookeeper.set_acl("/refusals/two/sharding/1", "world:anyone:cdrwa");
+    eventually("the item runs again", PATIENCE, || ran(&second, 1, 0));
+    eventually("/readyz forgets the refusal", PATIENCE, || (!is_ready(port, "access to")).then_some(()));
+    let url = format!("zookeeper://{}/another", zookeeper.address());
+    let refused = output(&["--registry", &url, "job", "list"], folder.path());
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    assert!(text.contains("refuses this client") && !text.contains("waiting"), "it is not retried: {text}");
+}
+
 #[test]
 fn an_oversized_job_is_refused_by_its_name_before_anything_starts() {
     let folder = tempfile::tempdir().expect("a folder");

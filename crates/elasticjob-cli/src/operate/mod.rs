@@ -17,12 +17,14 @@ use elasticjob::{Explained, Operate};
 use futures_util::FutureExt;
 
 use crate::args::{JobOperation, Output, ServerOperation, ShardOperation};
-use crate::{Failure, output};
+use crate::{Failure, clock, output};
 
 /// The registry of commands that name none.
 const DEFAULT_REGISTRY: &str = "embedded:elasticjob.db";
 /// A command does not wait for ever for a registry that is not there.
 const LINK_WAIT: Duration = Duration::from_secs(15);
+/// Before it says that it waits.
+const SAY_SLOW: Duration = Duration::from_secs(2);
 
 pub(crate) fn job(operation: &JobOperation, registry: Option<&str>, format: Output) -> Result<(), Failure> {
     // What is wrong in a file is told before a registry is looked for.
@@ -112,15 +114,27 @@ async fn operate(registry: Attached) -> Result<Operate, Failure> {
 async fn linked(registry: Attached) -> Result<Arc<dyn Registry>, Failure> {
     let registry = registry?;
     let mut link = registry.link();
-    let up = link.wait_for(|l| matches!(l, Link::Up { .. }));
-    if let Ok(Ok(_)) = tokio::time::timeout(LINK_WAIT, up).await {
-        return Ok(registry);
-    }
-    let reason = match &*registry.link().borrow() {
-        Link::Down(reason) => reason.clone(),
-        Link::Up { .. } | Link::Closed => "closed".to_owned(),
+    let up = link.wait_for(|l| matches!(l, Link::Up { .. } | Link::Down { refused: true, .. }));
+    let name = registry.describe();
+    let slow = async {
+        clock::sleep(SAY_SLOW).await;
+        output::tell(&format!("waiting for {name}, up to {} s", LINK_WAIT.as_secs()));
+        std::future::pending::<()>().await;
     };
-    Err(anyhow::anyhow!("{} does not answer: {reason}", registry.describe()).into())
+    let up = async {
+        tokio::select! {
+            up = up => up.ok().map(|link| link.clone()),
+            () = slow => None,
+        }
+    };
+    let link = tokio::time::timeout(LINK_WAIT, up).await.ok().flatten();
+    let link = link.unwrap_or_else(|| registry.link().borrow().clone());
+    match link {
+        Link::Up { .. } => Ok(registry),
+        Link::Down { reason, refused: true } => Err(anyhow::anyhow!("{name} refuses this client: {reason}").into()),
+        Link::Down { reason, refused: false } => Err(anyhow::anyhow!("{name} does not answer: {reason}").into()),
+        Link::Closed => Err(anyhow::anyhow!("{name} does not answer: the connection is closed").into()),
+    }
 }
 
 /// The lines of an explanation, for people and for programs.

@@ -92,7 +92,7 @@ async fn follow(registry: &Arc<dyn Registry>, shown: &mut Shown<'_>, comes_back:
         if !comes_back && !matches!(*link.borrow(), Link::Up { .. }) {
             return Ok(());
         }
-        link.wait_for(|l| !matches!(l, Link::Down(_))).await?;
+        link.wait_for(|l| !matches!(l, Link::Down { .. })).await?;
         link.mark_unchanged();
         // It lasts as long as the link.
         let Ok(_watch) = registry.watch(Target::Subtree("/".into()), sink).await else {

@@ -479,6 +479,12 @@ impl JobMachine {
                 let path = ops[refusal.op].path();
                 items.into_iter().filter(|i| self.path.item_misfire(*i) == path).collect()
             }
+            // A right is missing on a node of this item, so it counts as marked: its next begin finds that the mark is not there.
+            StepResult::Refused(refusal) if refusal.reason == Reason::Forbidden => {
+                let path = ops[refusal.op].path();
+                let mut parts = items.into_iter();
+                parts.find(|i| path.starts_with(&format!("{}/", self.path.item(*i)))).into_iter().collect()
+            }
             StepResult::Refused(_) => return self.unsettle(now),
             StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => return,
         };

@@ -140,7 +140,7 @@ impl Visitor {
     /// Why there is no answer.
     fn gone(&self) -> Error {
         let reason = match &*self.shared.link.borrow() {
-            Link::Down(reason) => reason.clone(),
+            Link::Down { reason, .. } => reason.clone(),
             Link::Up { .. } | Link::Closed => "its holder is gone".to_owned(),
         };
         Error::Unreachable { registry: self.description.clone(), reason }
@@ -164,7 +164,7 @@ impl Shared {
         self.link.send_if_modified(|link| {
             let open = matches!(link, Link::Up { .. });
             if open {
-                *link = Link::Down(reason.to_owned());
+                *link = Link::down(reason);
             }
             open
         });

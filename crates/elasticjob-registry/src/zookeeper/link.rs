@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use elasticjob_zookeeper::{Access, Broken, Client, Code, ConnectError, CreateMode, Failure, Options, Session};
+use elasticjob_zookeeper::{
+    Access, Broken, Client, Code, ConnectError, CreateMode, Failure, Found, Options, Read, Session,
+};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -36,7 +38,7 @@ pub(super) fn start(settings: Settings) -> Arc<Shared> {
         root: format!("/{}", settings.namespace),
         settings,
         current: Mutex::new(None),
-        link: watch::Sender::new(Link::Down("not connected yet".into())),
+        link: watch::Sender::new(Link::down("not connected yet")),
         stopped: watch::Sender::new(false),
         epoch: AtomicU64::new(0),
     });
@@ -69,7 +71,7 @@ impl Shared {
         self.current.lock().clone().ok_or_else(|| Error::Unreachable {
             registry: self.description(),
             reason: match &*self.link.borrow() {
-                Link::Down(reason) => reason.clone(),
+                Link::Down { reason, .. } => reason.clone(),
                 Link::Closed => "it was closed".into(),
                 Link::Up { .. } => "it is just being set up".into(),
             },
@@ -152,7 +154,8 @@ async fn connect_for_ever(shared: &Shared) {
                 failures += 1;
                 let pause = back_off(&shared.settings, failures);
                 let reason = error.to_string();
-                shared.set(Link::Down(reason.clone()));
+                let refused = matches!(error, NotConnected::AuthFailed | NotConnected::Denied);
+                shared.set(Link::Down { reason: reason.clone(), refused });
                 if failures > shared.settings.max_retries {
                     tracing::error!(
                         attempt = failures,
@@ -228,13 +231,22 @@ async fn connect(shared: &Shared, session: Option<&Session>) -> Result<Client, N
 }
 
 /// Containers, as Curator makes them: they go when they are empty. Made anew while a connection stands, when ZooKeeper took them away a
-/// minute after the last job.
+/// minute after the last job. Only what is missing is created: ZooKeeper refuses to create a node that exists where the parent cannot be
+/// written, and in many clusters `/` cannot.
 pub(super) async fn make_namespace(shared: &Shared, client: &Client) -> Result<(), Failure> {
-    let mut path = String::new();
-    for segment in shared.settings.namespace.split('/') {
-        path.push('/');
-        path.push_str(segment);
-        match client.create(&path, b"", CreateMode::Container, shared.access()).await {
+    let segments = shared.settings.namespace.split('/');
+    let paths: Vec<String> = segments
+        .scan(String::new(), |path, segment| {
+            path.push('/');
+            path.push_str(segment);
+            Some(path.clone())
+        })
+        .collect();
+    let reads: Vec<Read<'_>> = paths.iter().map(|path| Read::Node(path)).collect();
+    let found = client.read(&reads).await?;
+    let is_missing = |(_, found): &(&String, Found)| *found == Found::Error(Code::NO_NODE);
+    for (path, _) in paths.iter().zip(found).filter(is_missing) {
+        match client.create(path, b"", CreateMode::Container, shared.access()).await {
             Ok(_) | Err(Failure::Refused(Code::NODE_EXISTS)) => {}
             Err(error) => return Err(error),
         }
@@ -264,7 +276,7 @@ async fn serve(shared: &Shared, client: Client, renewed: bool) -> Broken {
     if !*shared.stopped.borrow() {
         tracing::warn!("the connection to {} is lost: {reason}", shared.description());
     }
-    shared.set(Link::Down(format!("the connection is lost: {reason}")));
+    shared.set(Link::down(format!("the connection is lost: {reason}")));
     reason
 }
 

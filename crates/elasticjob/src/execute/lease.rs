@@ -51,7 +51,7 @@ impl Lease {
             let of_now = match &*self.link.borrow() {
                 Link::Up { session, .. } => Some(*session),
                 Link::Closed => return Start::Over,
-                Link::Down(_) => None,
+                Link::Down { .. } => None,
             };
             match of_now {
                 Some(session) if session != self.session => return Start::Over,

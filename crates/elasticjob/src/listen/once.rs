@@ -364,7 +364,7 @@ impl<'a> Gathering<'a> {
                 // Our place is the only one of this session, since parts take turns.
                 Link::Up { session: now, .. } if now == session => {}
                 Link::Up { .. } | Link::Closed => break, // gone with its session
-                Link::Down(_) => {
+                Link::Down { .. } => {
                     self.pause().await;
                     continue;
                 }

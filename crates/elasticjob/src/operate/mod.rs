@@ -308,11 +308,11 @@ impl Operate {
         let closed =
             || Error::Unreachable { registry: self.registry.describe(), reason: "the connection is closed".into() };
         let mut link = self.registry.link();
-        let up = link.wait_for(|l| !matches!(l, Link::Down(_)));
+        let up = link.wait_for(|l| !matches!(l, Link::Down { .. }));
         match clock::within(LINK_WAIT, up).await {
             Some(Ok(state)) => match &*state {
                 Link::Up { session, .. } => Ok(*session),
-                Link::Down(_) | Link::Closed => Err(closed().into()),
+                Link::Down { .. } | Link::Closed => Err(closed().into()),
             },
             Some(Err(_)) => Err(closed().into()),
             None => Err(Error::TimedOut { registry: self.registry.describe() }.into()),

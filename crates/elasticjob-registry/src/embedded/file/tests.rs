@@ -130,7 +130,9 @@ async fn a_disk_that_is_full_at_any_write_costs_no_answered_commit_and_no_token_
         if !unknown.is_empty() {
             failures += 1;
             assert_eq!(unknown.len(), 1, "write {write}: after the first failure nothing is tried");
-            assert!(matches!(&*registry.link().borrow(), Link::Down(why) if why.contains("no storage space")));
+            assert!(
+                matches!(&*registry.link().borrow(), Link::Down { reason, .. } if reason.contains("no storage space"))
+            );
             assert!(registry.read(vec![Query::Node("/a".into())]).await.is_err(), "no read from what is not durable");
         }
         disk.make_room();

@@ -78,6 +78,22 @@ fn an_item_whose_begin_is_forbidden_does_not_hold_up_the_others() {
     assert!(begun(&desk, 0) >= 14, "{} begins", begun(&desk, 0));
 }
 
+/// A Java instance takes a run over and keeps the mark of the dead one until its own run ends.
+#[test]
+fn a_run_that_a_java_instance_has_taken_over_is_looked_at_now_and_then() {
+    let every_minute = JobDocument { cron: Some("0 * * * * ?".into()), ..JobDocument::new("job", 1) };
+    let mut desk = Desk::with(JobDocument { monitor_execution: true, failover: true, ..every_minute }, || (0, 0));
+    let path = JobPath::new("job");
+    let java = "10.0.0.8@-@8";
+    desk.others(&[Op::ephemeral(path.instance(java), ""), Op::create(path.item_running(0), "10.0.0.9@-@9")]);
+    // The begin is rejected at the full minute, and before the mark is looked at for the second time, Java was there.
+    desk.pass(Duration::from_secs(10));
+    desk.others(&[Op::ephemeral(path.item_failover(0), java)]);
+    (desk.reads, desk.commits) = (0, 0);
+    desk.pass(Duration::from_secs(600));
+    assert!(desk.reads + desk.commits < 700, "{} reads and {} transactions", desk.reads, desk.commits);
+}
+
 /// Two containers of one pod, or two hosts with one address and the same process id.
 #[test]
 fn an_id_that_another_process_has_is_told_once_and_joins_when_that_one_leaves() {

@@ -477,20 +477,20 @@ impl JobMachine {
 
     pub(super) fn inspected(&mut self, now: Timestamp, item: u32, result: StepResult, out: &mut Effects) {
         let StepResult::Answers(answers) = result else { return };
-        let Some(mark) = answers[0].node() else {
-            self.blocked.remove(&item);
-            return;
-        };
+        let Some(mark) = answers[0].node() else { return drop(self.blocked.remove(&item)) };
         let (owner, version) = (mark.text(), mark.version);
         let ours = owner == self.id() && self.is_dead(item, &owner);
         let listed = path_lists(&answers[1], &owner);
         let ledger = answers[3].node().and_then(|n| Ledger::parse(&n.data));
-        let takes =
-            answers[5].node().is_some_and(|n| ledger.is_some_and(|l| l.session == n.owner && mark.is(&l.instance)));
-        if !ours && (listed || takes || lives_on(mark, answers[3].node(), answers[4].children())) {
+        let taker = answers[5].node();
+        let takes = taker.is_some_and(|n| ledger.is_some_and(|l| l.session == n.owner && mark.is(&l.instance)));
+        // A Java instance that has taken the run over leaves the mark of the dead one until its own run ends.
+        let is_taken = taker.is_some_and(|n| !n.is(self.id()) && !self.is_dead(item, &n.text()));
+        if !ours && (listed || takes || is_taken || lives_on(mark, answers[3].node(), answers[4].children())) {
             // One that was shut down lets its runs end; nobody hears of its death.
             let again = (!listed).then(|| now + LOOK_AGAIN);
-            return self.wait_for_mark(item, owner, again, out);
+            let by = taker.filter(|_| is_taken).map_or(owner, Node::text);
+            return self.wait_for_mark(item, by, again, out);
         }
         let Some(blocked) = self.blocked.get_mut(&item) else { return };
         blocked.inspect = false;
@@ -517,10 +517,7 @@ impl JobMachine {
             return;
         }
         // Only while the item is ours can nobody else have begun it meanwhile.
-        let Some(own) = self.items.get(&item) else {
-            self.blocked.remove(&item);
-            return;
-        };
+        let Some(own) = self.items.get(&item) else { return drop(self.blocked.remove(&item)) };
         let mut ops = vec![
             Op::check(self.path.item_owner(item), own.owner_version),
             Op::exists(self.path.item_claim(item, self.session_id())),

@@ -2,6 +2,7 @@
 //! and logs that once. The other rules continue.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::memory::Step;
 use super::types::Effects;
@@ -21,6 +22,28 @@ pub(super) struct Rest {
     patience: usize,
     /// When the rule is evaluated again.
     pub(super) until: Timestamp,
+    /// When it was rejected last.
+    pub(super) last: Timestamp,
+}
+
+/// A rejection so long after the one before has a cause of its own.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+
+impl Rest {
+    /// Counts a rejection of a transaction with that many parts, and pauses when there are too many. Returns their number when it begins
+    /// to pause.
+    fn count(&mut self, now: Timestamp, parts: usize) -> Option<usize> {
+        if now.since(self.last.max(self.until)) > FORGOTTEN_AFTER {
+            *self = Rest::default();
+        }
+        self.last = now;
+        self.patience = self.patience.max(limits::REFUSALS_MAX + parts);
+        self.times += 1;
+        if self.times >= self.patience {
+            self.until = now + back_off(self.times - self.patience);
+        }
+        (self.times == self.patience).then_some(self.times)
+    }
 }
 
 impl JobMachine {
@@ -30,14 +53,7 @@ impl JobMachine {
 
     /// Counts a rejection, and pauses the rule when there are too many.
     pub(super) fn rest(&mut self, now: Timestamp, rule: usize, step: &Step, out: &mut Effects) {
-        let rest = self.rests.entry(rule).or_default();
-        rest.patience = rest.patience.max(limits::REFUSALS_MAX + parts(step));
-        rest.times += 1;
-        let (times, patience) = (rest.times, rest.patience);
-        if times >= patience {
-            rest.until = now + back_off(times - patience);
-        }
-        if times == patience {
+        if let Some(times) = self.rests.entry(rule).or_default().count(now, parts(step)) {
             out.note(Note::Refused { what: about(step), times });
         }
     }
@@ -69,5 +85,31 @@ fn about(step: &Step) -> String {
         Step::Release { .. } | Step::ReleaseLate { .. } => "the end of a run".to_owned(),
         Step::Leave { .. } => "the end of this instance's registration".to_owned(),
         _ => "a change of the job's nodes".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rejections_in_a_row_make_a_rule_pause_and_old_ones_do_not_count() {
+        let mut rest = Rest::default();
+        let mut now = Timestamp(1_000_000);
+        let reported: Vec<usize> = (0..20)
+            .filter_map(|_| {
+                now = rest.until.max(now + Duration::from_secs(1));
+                rest.count(now, 1)
+            })
+            .collect();
+        assert_eq!(reported, [limits::REFUSALS_MAX + 1], "once");
+        assert_eq!(rest.until, now + limits::RETRY_MAX);
+
+        let mut rest = Rest::default();
+        for hour in 0..100 {
+            let now = Timestamp(hour * 3_600_000);
+            assert_eq!(rest.count(now, 1), None);
+            assert!(rest.until <= now, "it does not pause");
+        }
     }
 }

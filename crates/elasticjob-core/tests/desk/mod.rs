@@ -37,6 +37,9 @@ pub(crate) struct Desk {
     pub(crate) begun: Vec<u32>,
     /// The transactions that it was asked for.
     pub(crate) commits: u64,
+    /// The reads that it was asked for.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) reads: u64,
     /// What people were warned of.
     pub(crate) warnings: Vec<String>,
     /// Whether a running item was ever told to make room.
@@ -84,6 +87,7 @@ impl Desk {
             refuse: |_| None,
             begun: Vec::new(),
             commits: 0,
+            reads: 0,
             warnings: Vec::new(),
             yielded: false,
         };
@@ -114,7 +118,7 @@ impl Desk {
     /// Hands that in, and everything that follows from it; a run waits for [`Desk::end`].
     fn input(&mut self, input: Input) {
         let mut inputs = vec![input];
-        let patience = self.commits + 1_000_000;
+        let patience = self.commits.max(self.reads) + 1_000_000;
         while let Some(input) = inputs.pop() {
             let before = (self.meter)();
             let effects = self.machine.handle(self.now, input);
@@ -134,6 +138,8 @@ impl Desk {
                         inputs.push(Input::Done(id, result));
                     }
                     Effect::Read(id, queries) => {
+                        self.reads += 1;
+                        assert!(self.reads < patience, "it reads and reads at {}", self.now);
                         let answers = queries.iter().map(|query| self.answer(query)).collect();
                         inputs.push(Input::Done(id, StepResult::Answers(answers)));
                     }
@@ -211,6 +217,15 @@ impl Desk {
         let ops: Vec<Op> = paths.into_iter().map(Op::delete).collect();
         let operator = self.tree.open_session();
         self.tree.commit(operator, &ops, self.now).expect("removed");
+    }
+
+    /// Another session commits these operations, and the machine hears of each node.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) fn others(&mut self, ops: &[Op]) {
+        let other = self.tree.open_session();
+        self.tree.commit(other, ops, self.now).expect("committed");
+        let changed = ops.iter().map(|op| (op.path().to_owned(), self.tree.get(op.path()).cloned())).collect();
+        self.input(Input::Changed(changed));
     }
 
     /// Whether the registry has nodes of the job.

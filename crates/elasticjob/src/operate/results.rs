@@ -148,13 +148,15 @@ struct Awaited {
     name: String,
     /// Who was last seen to run it.
     runner: Option<String>,
+    /// Whether its run had a mark: then it is over when the mark is gone, even if a process with the same id is registered.
+    had_mark: bool,
     /// Since when nothing shows that it still runs.
     gone_since: Option<Instant>,
 }
 
 impl Awaited {
     fn new(name: String) -> Awaited {
-        Awaited { name, runner: None, gone_since: None }
+        Awaited { name, runner: None, had_mark: false, gone_since: None }
     }
 
     /// Looks at result, trigger, ledger and mark: the result where it is known, else what is awaited.
@@ -171,11 +173,14 @@ impl Awaited {
         if let Some(ledger) = ledger.filter(|ledger| ledger.requests.contains(&self.name)) {
             let runner = ledger.instance;
             self.runner = Some(runner.clone());
-            let pending = if instances.contains(&runner) {
-                Some(Pending::Running(runner))
-            } else {
+            let is_marked = node(3).is_some_and(|mark| mark.is(&runner));
+            self.had_mark |= is_marked;
+            let pending = match (instances.contains(&runner), is_marked) {
+                (true, true) => Some(Pending::Running(runner)),
+                (true, false) => (!self.had_mark).then_some(Pending::Running(runner)),
                 // With failover its mark stays until the run is taken over.
-                node(3).map(|_| Pending::Unregistered(runner))
+                (false, true) => Some(Pending::Unregistered(runner)),
+                (false, false) => None,
             };
             if let Some(pending) = pending {
                 self.gone_since = None;
@@ -188,5 +193,36 @@ impl Awaited {
             return Err(Pending::Running(runner));
         }
         Ok(format!("unknown: {runner} ended without a result; see the log of its agent, or the event trace"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elasticjob_core::tree::Tree;
+
+    use super::*;
+
+    /// A runner that crashed and came back under its id, as process 1 of a container does, is registered again.
+    #[test]
+    fn a_run_whose_mark_is_gone_is_over_although_a_process_with_its_id_is_registered() {
+        let path = JobPath::new("job");
+        let (mut tree, id) = (Tree::new(), "10.0.0.1@-@1");
+        let session = tree.open_session();
+        let ledger = format!("due=1 by={id} session=00000000000000ab begin=1 at=1 for=0-x");
+        let ops = ["/job", "/job/sharding"].map(|path| Op::Ensure(path.into()));
+        tree.commit(session, &ops, Default::default()).expect("made");
+        let ops = [Op::create(path.item(0), ledger), Op::ephemeral(path.item_running(0), id)];
+        tree.commit(session, &ops, Default::default()).expect("made");
+        let answers = |tree: &Tree| {
+            let nodes = [path.result("0-x"), path.trigger("0-x"), path.item(0), path.item_running(0)];
+            nodes.map(|path| Answer::Node(tree.get(&path).cloned()))
+        };
+        let mut awaited = Awaited::new("0-x".into());
+        let instances = [id.to_owned()];
+        assert_eq!(awaited.look(&answers(&tree), &instances), Err(Pending::Running(id.into())));
+        tree.close_session(session);
+        assert_eq!(awaited.look(&answers(&tree), &instances), Err(Pending::Running(id.into())));
+        awaited.gone_since = clock::instant().checked_sub(RESULT_WAIT);
+        assert!(awaited.look(&answers(&tree), &instances).expect("given up").starts_with("unknown: "));
     }
 }

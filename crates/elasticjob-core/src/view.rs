@@ -82,6 +82,8 @@ pub struct JobView {
     pub has_instances: bool,
     /// `instances/<id>`.
     pub instances: LiteMap<String, Node>,
+    /// Those of `instances` that Java instances wrote, with their servers.
+    pub java: LiteMap<String, String>,
     /// The server of each instance whose node can be read.
     server_ips: LiteMap<String, String>,
     /// [`JobView::available`], worked out once: a leader asks for it at each input.
@@ -168,7 +170,12 @@ impl JobView {
             Some(Place::Server(ip)) => replace_in(&mut self.servers, ip, node),
             Some(Place::Instance(id)) => {
                 replace_in(&mut self.instances, id, node);
-                match self.instances.get(id).and_then(|n| parse_instance(&n.data)) {
+                let instance = self.instances.get(id).and_then(|n| parse_instance(&n.data));
+                match instance.as_ref().filter(|instance| !instance.is_rust) {
+                    Some(java) => self.java.insert(id.to_owned(), java.server_ip.clone()),
+                    None => self.java.remove(id),
+                };
+                match instance {
                     Some(instance) => self.server_ips.insert(id.to_owned(), instance.server_ip),
                     None => self.server_ips.remove(id),
                 };

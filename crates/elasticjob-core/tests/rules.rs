@@ -7,7 +7,7 @@ use std::time::Duration;
 use desk::Desk;
 use elasticjob_core::path::JobPath;
 use elasticjob_core::tree::{Op, Reason, Refusal};
-use elasticjob_core::wire::JobDocument;
+use elasticjob_core::wire::{JobDocument, instance_text, instance_yaml};
 
 /// ZooKeeper's servers may have different trees, where one answers reads and another one decides about writes. Seen in a living
 /// cluster, where a job asked five hundred times a second.
@@ -94,6 +94,48 @@ fn a_run_that_a_java_instance_has_taken_over_is_looked_at_now_and_then() {
     assert!(desk.reads + desk.commits < 700, "{} reads and {} transactions", desk.reads, desk.commits);
 }
 
+/// Java reads the owners from a cache that lags, and waits for the leader only where it sees `necessary`.
+#[test]
+fn beside_a_java_instance_each_resharding_is_announced() {
+    for (text, flags) in [(instance_text as fn(&str, &str) -> String, 1), (instance_yaml, 2)] {
+        let mut desk = Desk::new(6, || (0, 0));
+        let path = JobPath::new("job");
+        let join = |desk: &mut Desk, ip: &str| {
+            let id = format!("{ip}@-@1");
+            let server = Op::create(path.server(ip), "ENABLED");
+            desk.others(&[server, Op::ephemeral(path.instance(&id), text(&id, ip))]);
+        };
+        join(&mut desk, "10.0.0.8");
+        while desk.owned() == 6 {
+            desk.pass(Duration::from_millis(1));
+        }
+        assert_eq!((desk.owned(), desk.flags), (3, 1));
+        join(&mut desk, "10.0.0.9");
+        desk.pass(Duration::from_secs(20));
+        assert_eq!((desk.owned(), desk.flags), (2, flags));
+    }
+}
+
+/// A Java instance that was cut off writes the missing node of its server as `DISABLED` when it is back.
+#[test]
+fn the_node_of_a_server_without_instances_goes_where_no_java_instance_misses_it() {
+    let mut desk = Desk::with_cron("0 0 3 * * ?", 2, || (0, 0));
+    let path = JobPath::new("job");
+    let (java, rust) = (("10.0.0.8@-@8", "10.0.0.8"), ("10.0.0.7@-@7", "10.0.0.7"));
+    let mut join = |(id, ip): (&str, &str), text: String| {
+        desk.others(&[Op::create(path.server(ip), "ENABLED"), Op::ephemeral(path.instance(id), text)])
+    };
+    let of_java = join(java, instance_yaml(java.0, java.1));
+    let of_rust = join(rust, instance_text(rust.0, rust.1));
+    desk.leaves(of_rust, rust.0);
+    desk.pass(Duration::from_secs(1_000));
+    assert!(desk.exists(&path.server(rust.1)), "it stays beside a Java instance");
+    desk.leaves(of_java, java.0);
+    desk.pass(Duration::from_secs(2_000));
+    assert!(!desk.exists(&path.server(rust.1)), "it goes");
+    assert!(desk.exists(&path.server(java.1)), "it stays for the instance that may come back");
+}
+
 /// Two containers of one pod, or two hosts with one address and the same process id.
 #[test]
 fn an_id_that_another_process_has_is_told_once_and_joins_when_that_one_leaves() {
@@ -106,7 +148,7 @@ fn an_id_that_another_process_has_is_told_once_and_joins_when_that_one_leaves() 
     desk.pass(Duration::from_secs(600));
     assert_eq!(told(&desk), 1, "{:?}", desk.warnings);
     assert!(!desk.is_joined());
-    desk.namesake_leaves(other);
+    desk.leaves(other, desk::ID);
     assert!(desk.is_joined());
 }
 
@@ -135,7 +177,7 @@ fn a_job_that_was_removed_during_a_failover_run_is_not_created_again_by_the_end_
     desk.commits = 0;
     desk.end();
     assert!(desk.is_left());
-    assert!(!desk.job_exists());
+    assert!(!desk.exists("/job"));
     assert!(desk.commits < 10, "{} transactions", desk.commits);
 }
 

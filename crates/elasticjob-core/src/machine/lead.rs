@@ -42,7 +42,8 @@ impl JobMachine {
             return false;
         }
         let alone = self.view.instances.len() == 1;
-        let direct = alone || self.lead.direct_until.is_some_and(|until| now < until);
+        // Java reads the owners from a cache that lags: it must see `necessary` before each resharding.
+        let direct = alone || (self.view.java.is_empty() && self.lead.direct_until.is_some_and(|until| now < until));
         if self.view.necessary.is_none() && !direct {
             return self.flag(now, out);
         }

@@ -118,6 +118,8 @@ pub struct JobMachine {
     /// The leader's node, and since when we see it.
     leader_seen: Option<(i64, Timestamp)>,
     servers_dead_since: BTreeMap<String, Timestamp>,
+    /// Servers on which a Java instance was seen that has vanished since.
+    java_servers: BTreeSet<String>,
     step: Option<(StepId, Step)>,
     latch: Option<Latch>,
     /// Latches in whose queues a place of ours may have stayed behind, since the link broke meanwhile.
@@ -213,6 +215,7 @@ impl JobMachine {
             leaderless_since: None,
             leader_seen: None,
             servers_dead_since: BTreeMap::new(),
+            java_servers: BTreeSet::new(),
             step: None,
             latch: None,
             left_queues: BTreeSet::new(),

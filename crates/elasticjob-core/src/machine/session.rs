@@ -100,6 +100,7 @@ impl JobMachine {
     fn take_view(&mut self, now: Timestamp, view: JobView, out: &mut Effects) {
         let old = std::mem::replace(&mut self.view, view);
         for id in old.instances.keys().filter(|id| !self.view.is_live(id)) {
+            self.java_servers.extend(old.java.get(id).cloned());
             self.gone.insert(id.clone(), now);
             self.bereaved.insert(id.clone());
         }
@@ -146,6 +147,7 @@ impl JobMachine {
         {
             self.gone.insert((*id).to_owned(), now);
             self.bereaved.insert((*id).to_owned());
+            self.java_servers.extend(self.view.java.get(*id).cloned());
             self.blocked.values_mut().for_each(|blocked| blocked.inspect = true);
         }
     }

@@ -11,7 +11,7 @@ use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason};
 use crate::view::ServerState;
-use crate::wire::{Difference, JobDocument, Overwrite, instance_yaml};
+use crate::wire::{Difference, JobDocument, Overwrite, instance_text};
 
 /// An instance node of another session is that of a former life until its session has ended, and this much longer.
 const NAMESAKE_SLACK: Duration = Duration::from_secs(2);
@@ -87,8 +87,8 @@ impl JobMachine {
         if registered.is_some() {
             ops.push(Op::delete(self.path.instance(&identity.id)));
         }
-        let yaml = instance_yaml(&identity.id, &identity.server_ip);
-        ops.push(Op::ephemeral(self.path.instance(&identity.id), yaml));
+        let text = instance_text(&identity.id, &identity.server_ip);
+        ops.push(Op::ephemeral(self.path.instance(&identity.id), text));
         self.commit(Step::Join { wrote, server, overwrote }, ops, out)
     }
 
@@ -218,8 +218,8 @@ impl JobMachine {
                     self.view.apply(&path, &at, Some(Node::new(text, zxid, 0, now)));
                 }
                 let identity = &self.setup.identity;
-                let yaml = instance_yaml(&identity.id, &identity.server_ip);
-                let node = Node::new(&yaml, zxid, self.session_id(), now);
+                let text = instance_text(&identity.id, &identity.server_ip);
+                let node = Node::new(&text, zxid, self.session_id(), now);
                 let at = path.instance(&identity.id);
                 self.view.apply(&path, &at, Some(node));
                 self.joined(now, out);
@@ -448,6 +448,10 @@ impl JobMachine {
         let Some((ip, _)) = old.map(|(ip, since)| (ip.clone(), *since)) else { return false };
         self.servers_dead_since.remove(&ip);
         let Some(node) = self.view.servers.get(&ip) else { return false };
+        if !self.view.java.is_empty() || self.java_servers.contains(&ip) {
+            // A Java instance that was cut off would write the missing node as `DISABLED` when it is back.
+            return false;
+        }
         let op = Op::Delete { path: self.path.server(&ip), version: Some(node.version) };
         out.push(Effect::Note(Note::RemovedServer { server: ip }));
         self.commit(Step::Tidy, vec![op], out)

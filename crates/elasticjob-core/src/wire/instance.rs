@@ -10,9 +10,21 @@ pub struct InstanceNode {
     pub id: String,
     /// The server's IP; servers are enabled and disabled by it.
     pub server_ip: String,
+    /// Whether an instance of this project wrote it, and not one of Java.
+    pub is_rust: bool,
 }
 
-/// The text of an instance node: exactly two keys, since Java refuses any other.
+/// The last line of the nodes that instances of this project write. Readers of YAML ignore it.
+const MARK: &str = "# elasticjob in Rust\n";
+
+/// The text that an instance of this project writes.
+pub fn instance_text(id: &str, server_ip: &str) -> String {
+    let mut out = instance_yaml(id, server_ip);
+    out.push_str(MARK);
+    out
+}
+
+/// The text of an instance node as Java writes it: exactly two keys, since Java refuses any other.
 pub fn instance_yaml(id: &str, server_ip: &str) -> String {
     let mut out = String::new();
     emit::text_entry(&mut out, 0, "jobInstanceId", id);
@@ -31,7 +43,7 @@ pub fn parse_instance(data: &[u8]) -> Option<InstanceNode> {
     };
     let id = field("jobInstanceId")?;
     let server_ip = field("serverIp").unwrap_or_else(|| ip_of(&id).to_owned());
-    Some(InstanceNode { id, server_ip })
+    Some(InstanceNode { id, server_ip, is_rust: data.ends_with(MARK.as_bytes()) })
 }
 
 /// The IP in an instance id: the text before `@-@`. Java compares by prefix, so that 10.0.0.1 is found in 10.0.0.10.
@@ -58,8 +70,10 @@ mod tests {
         for case in vectors["job_instance"].as_array().expect("cases") {
             let (id, ip) = (case["job_instance_id"].as_str().expect("id"), case["server_ip"].as_str().expect("ip"));
             let yaml = case["yaml"].as_str().expect("yaml");
-            let node = InstanceNode { id: id.to_owned(), server_ip: ip.to_owned() };
-            assert_eq!(parse_instance(yaml.as_bytes()), Some(node));
+            let node = InstanceNode { id: id.to_owned(), server_ip: ip.to_owned(), is_rust: false };
+            assert_eq!(parse_instance(yaml.as_bytes()), Some(node.clone()));
+            let node = InstanceNode { is_rust: true, ..node };
+            assert_eq!(parse_instance(instance_text(id, ip).as_bytes()), Some(node));
             // The other case has labels, which no version of Java sets and we never write.
             if case["labels"].is_null() {
                 assert_eq!(instance_yaml(id, ip), yaml);

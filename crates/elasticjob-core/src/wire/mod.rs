@@ -12,7 +12,7 @@ mod tracing_element;
 pub mod yaml;
 
 pub use context::{ContextFields, context_json, json_text};
-pub use instance::{InstanceNode, instance_yaml, is_server_ip, parse_instance};
+pub use instance::{InstanceNode, instance_text, instance_yaml, is_server_ip, parse_instance};
 pub use job_document::{DocumentError, JobDocument};
 pub use ledger::{Claim, Ledger};
 pub use overwrite::{Difference, Differences, Overwrite, is_secret};

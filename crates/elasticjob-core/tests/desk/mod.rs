@@ -40,6 +40,9 @@ pub(crate) struct Desk {
     /// The reads that it was asked for.
     #[allow(dead_code, reason = "each test file that has a desk compiles it")]
     pub(crate) reads: u64,
+    /// How often it created `necessary`.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) flags: u32,
     /// What people were warned of.
     pub(crate) warnings: Vec<String>,
     /// Whether a running item was ever told to make room.
@@ -88,6 +91,7 @@ impl Desk {
             begun: Vec::new(),
             commits: 0,
             reads: 0,
+            flags: 0,
             warnings: Vec::new(),
             yielded: false,
         };
@@ -132,7 +136,12 @@ impl Desk {
                         assert!(self.commits < patience, "it asks and asks at {}", self.now);
                         let refused = (self.refuse)(&ops).map_or(Ok(()), Err);
                         let result = match refused.and_then(|()| self.tree.commit(self.session, &ops, self.now)) {
-                            Ok((zxid, _)) => StepResult::Committed { zxid },
+                            Ok((zxid, _)) => {
+                                let necessary = self.path.necessary();
+                                let is_flag = |op: &Op| matches!(op, Op::Create { path, .. } if *path == necessary);
+                                self.flags += u32::from(ops.iter().any(is_flag));
+                                StepResult::Committed { zxid }
+                            }
                             Err(refusal) => StepResult::Refused(refusal),
                         };
                         inputs.push(Input::Done(id, result));
@@ -202,9 +211,9 @@ impl Desk {
 
     /// That session ends, and the machine hears of its instance node.
     #[allow(dead_code, reason = "each test file that has a desk compiles it")]
-    pub(crate) fn namesake_leaves(&mut self, session: u64) {
+    pub(crate) fn leaves(&mut self, session: u64, id: &str) {
         self.tree.close_session(session);
-        self.input(Input::Changed(vec![(self.path.instance(ID), None)]));
+        self.input(Input::Changed(vec![(self.path.instance(id), None)]));
     }
 
     /// An operator removes the job while the machine is disconnected.
@@ -221,17 +230,18 @@ impl Desk {
 
     /// Another session commits these operations, and the machine hears of each node.
     #[allow(dead_code, reason = "each test file that has a desk compiles it")]
-    pub(crate) fn others(&mut self, ops: &[Op]) {
+    pub(crate) fn others(&mut self, ops: &[Op]) -> u64 {
         let other = self.tree.open_session();
         self.tree.commit(other, ops, self.now).expect("committed");
         let changed = ops.iter().map(|op| (op.path().to_owned(), self.tree.get(op.path()).cloned())).collect();
         self.input(Input::Changed(changed));
+        other
     }
 
-    /// Whether the registry has nodes of the job.
+    /// Whether the registry has that node.
     #[allow(dead_code, reason = "each test file that has a desk compiles it")]
-    pub(crate) fn job_exists(&self) -> bool {
-        self.tree.get(self.path.root()).is_some()
+    pub(crate) fn exists(&self, path: &str) -> bool {
+        self.tree.get(path).is_some()
     }
 
     /// Whether it takes part.

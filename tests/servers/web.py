@@ -30,9 +30,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send(503, "out of order: " + "x" * 2000)
         elif path == "/fail-empty":
             self.send(404, "")
-        elif path == "/moved":
+        elif path == "/forged":
+            self.send(500, "oops\nINFO a forged line\x1b[2J\x00")
+        elif path in ("/moved", "/moved-to-tls", "/moved-for-ever"):
             self.send_response(307)
-            self.send_header("Location", "/ok")
+            locations = {"/moved": "/ok", "/moved-to-tls": "https://localhost/", "/moved-for-ever": path}
+            self.send_header("Location", locations[path])
             self.send_header("Content-Length", "0")
             self.end_headers()
         elif path == "/v1/traces":

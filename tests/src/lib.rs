@@ -16,7 +16,7 @@ mod zookeeper;
 pub use database::{Database, PASSWORD, USER, sqlite_rows};
 pub use evidence::{Life, Living, Transactions};
 pub use journal::{Journal, Run};
-pub use process::{Process, agent, agent_with_clock, command, java, java_output, output};
+pub use process::{Process, agent, agent_with_clock, agent_with_clock_file, command, java, java_output, output};
 pub use proxy::Proxy;
 pub use server::{Server, Speech};
 pub use tap::{Moment, Tap};

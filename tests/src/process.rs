@@ -129,15 +129,39 @@ pub fn agent_with_clock(file: &Path, log: &Path, off: i64) -> Process {
 ///
 /// When it is, and libfaketime is not installed.
 pub(crate) fn agent_command(file: &Path, off: i64) -> Command {
+    match off {
+        0 => plain_agent(file),
+        off => {
+            let mut command = faked_agent(file);
+            command.env("FAKETIME", format!("{off:+}s"));
+            command
+        }
+    }
+}
+
+/// Starts an agent of ours whose wall clock is off by what the file `clock` says, such as `-60`, at each moment.
+///
+/// # Panics
+///
+/// When libfaketime is not installed.
+pub fn agent_with_clock_file(file: &Path, log: &Path, clock: &Path) -> Process {
+    let mut command = faked_agent(file);
+    command.env("FAKETIME_TIMESTAMP_FILE", clock).env("FAKETIME_NO_CACHE", "1");
+    Process::start(command, log)
+}
+
+fn plain_agent(file: &Path) -> Command {
     let mut command = command();
     command.args(["agent", "-v"]).arg(file);
-    if off == 0 {
-        return command;
-    }
+    command
+}
+
+fn faked_agent(file: &Path) -> Command {
+    let mut command = plain_agent(file);
     let folders = std::fs::read_dir("/usr/lib").expect("libraries").flatten();
     let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
     let library = libraries.find(|library| library.exists()).expect("libfaketime is installed");
-    command.env("LD_PRELOAD", library).env("FAKETIME", format!("{off:+}s"));
+    command.env("LD_PRELOAD", library);
     // Only the wall clock: spans of time stay right.
     command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
     command

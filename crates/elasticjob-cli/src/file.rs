@@ -28,6 +28,8 @@ pub(crate) struct AgentFile {
     pub(crate) jobs: Vec<FileJob>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) tracing: Option<TraceSettings>,
+    /// Where its data source is.
+    pub(crate) tracing_at: Position,
     pub(crate) services: Services,
     pub(crate) warnings: Vec<Fault>,
     /// The places of values that could not be read, of which the faults say why.
@@ -121,6 +123,10 @@ pub(crate) fn read(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> AgentFi
             let mut file = parse(&text, env);
             if let Some(tracing) = &mut file.tracing {
                 tracing.source.url = absolute_sqlite(&tracing.source.url, &crate::agent::folder_of(path));
+                if let Some(missing) = missing_folder(&tracing.source.url) {
+                    let text = format!("key `url` in `dataSource`: the folder {} does not exist", missing.display());
+                    file.faults.push(Fault { at: file.tracing_at, text });
+                }
             }
             file
         }
@@ -131,9 +137,19 @@ pub(crate) fn read(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> AgentFi
     }
 }
 
+const SQLITE: [&str; 3] = ["jdbc:sqlite:", "sqlite://", "sqlite:"];
+
+/// The folder of a SQLite file, where there is none: the file is created, its folder is not.
+fn missing_folder(url: &str) -> Option<std::path::PathBuf> {
+    let path = SQLITE.iter().find_map(|prefix| url.strip_prefix(prefix))?;
+    let path = path.split('?').next().filter(|path| !path.starts_with(':'))?;
+    let folder = Path::new(path).parent()?;
+    (!folder.as_os_str().is_empty() && !folder.exists()).then(|| folder.to_owned())
+}
+
 /// A relative path of SQLite begins at the folder of the file.
 fn absolute_sqlite(url: &str, folder: &Path) -> String {
-    let prefix = ["jdbc:sqlite:", "sqlite://", "sqlite:"].into_iter().find(|prefix| url.starts_with(prefix));
+    let prefix = SQLITE.into_iter().find(|prefix| url.starts_with(prefix));
     match prefix {
         Some(prefix) if !url[prefix.len()..].starts_with(['/', ':']) && url.len() > prefix.len() => {
             format!("{prefix}{}", folder.join(&url[prefix.len()..]).display())
@@ -321,6 +337,7 @@ impl Reader {
             // The address may have a password: it is not repeated.
             self.fault(source_at.unwrap_or_default(), format!("key `url` in `dataSource`: {reason}"));
         }
+        file.tracing_at = source_at.unwrap_or(entry.at);
         file.tracing = Some(settings);
     }
 

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use reqwest::{Certificate, Client, Response, redirect};
 
 use crate::clock;
+use crate::printable::printable;
 use crate::props::Props;
 
 /// A file of certificates (PEM) that are trusted beside the system's.
@@ -112,13 +113,13 @@ pub(crate) async fn body(mut response: Response, connecting: &Connecting) -> Res
     clock::within(limit, reading).await.unwrap_or_else(|| Err(format!("no end of the answer within {limit:?}")))
 }
 
-/// The start of a body, for people.
+/// The start of a body, for people, in one line.
 pub(crate) fn start_of(body: &str) -> String {
-    let body = body.trim();
+    let body = printable(body.trim());
     match body.char_indices().nth(BODY_CHARS_TOLD) {
         Some((end, _)) => format!("{}…", &body[..end]),
         None if body.is_empty() => "no body".to_owned(),
-        None => body.to_owned(),
+        None => body,
     }
 }
 

@@ -273,6 +273,14 @@ impl Task {
             self.give_changes(job);
         }
         let now = clock::now();
+        if let Some(back) = self.timers.look(now) {
+            let limit = elasticjob_core::limits::LEDGER_AHEAD;
+            let effect = match back <= limit {
+                true => "due times that come again are not begun again",
+                false => "due times that come again are begun again",
+            };
+            tracing::warn!("the clock was set back by {:.1} s: {effect}", back.as_secs_f64());
+        }
         for _ in 0..AT_ONCE {
             let Some(job) = self.timers.due(now) else { break };
             is_busy = true;

@@ -132,6 +132,26 @@ fn a_script_that_prints_for_ever_fills_neither_log_nor_memory() {
     assert!(peak.expect("a size") < 200_000, "{peak:?} kB");
 }
 
+/// Without a reader of its output it would be killed by SIGPIPE at its first line.
+#[test]
+fn what_a_script_leaves_in_the_background_prints_and_runs_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let done = folder.path().join("done");
+    let go = folder.path().join("go");
+    let background = format!(
+        "(echo first; while [ ! -e {} ]; do sleep 0.1; done; for i in $(seq 100); do echo line $i; done; echo {} >> {}) &\n",
+        go.display(),
+        "$ELASTICJOB_DUE_TIME",
+        done.display()
+    );
+    let job = Job::new("SCRIPT", 1).prop("script.command.line", script(folder.path(), "run.sh", &background));
+    let agent = start_agent(folder.path(), &format!("elasticjob:\n  jobs:\n{}", job.yaml()));
+    eventually("the run ends without it", PATIENCE, || agent.log().contains("ended items [0]").then_some(()));
+    std::fs::write(&go, "").expect("a file");
+    wait_for_lines(&done, 1);
+    assert!(!agent.log().contains("line 1 "), "what comes later is dropped");
+}
+
 #[test]
 fn a_failed_item_is_tried_again_with_pauses_and_its_failure_is_told_once() {
     for way in BOTH {
@@ -198,7 +218,8 @@ fn answers_of_400_and_above_silence_and_gigabytes_are_failures_that_are_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::web(Speech::Plain);
     let mut jobs = String::from("elasticjob:\n  jobs:\n");
-    for path in ["ok", "fail", "fail-empty", "moved", "silent", "gigabyte"] {
+    for path in ["ok", "fail", "fail-empty", "moved", "moved-to-tls", "moved-for-ever", "forged", "silent", "gigabyte"]
+    {
         let job = Job::new("HTTP", 1)
             .prop("http.uri", format!("http://localhost:{}/{path}", server.port()))
             .prop("http.method", "GET")
@@ -216,6 +237,9 @@ fn answers_of_400_and_above_silence_and_gigabytes_are_failures_that_are_told() {
     for (job, text) in [
         ("fail", "the item failed: status 503 Service Unavailable: out of order: xxx"),
         ("fail-empty", "the item failed: status 404 Not Found: no body"),
+        ("moved-to-tls", "the redirect to https://localhost/ is not followed"),
+        ("moved-for-ever", "the redirect to /moved-for-ever is not followed"),
+        ("forged", "status 500 Internal Server Error: oops\\nINFO a forged line\\u{1b}[2J\\u{0}"),
         ("silent", "timed out"),
         ("refused", "refused"),
     ] {

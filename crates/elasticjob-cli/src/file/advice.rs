@@ -14,6 +14,7 @@ pub(crate) fn of(job: &FileJob, config: &JobConfig) -> Vec<(String, String)> {
     found.extend(shell_warnings(config).into_iter().map(|(key, text)| (key.to_owned(), text)));
     found.extend(clock_warning(config).map(|text| ("cron".to_owned(), text)));
     found.extend(ignored_fields(config).map(|text| ("cron".to_owned(), text)));
+    found.extend(ignored_days(config).map(|text| ("cron".to_owned(), text)));
     for name in config.props.keys() {
         found.extend(reader_that_is_missing(name, job, config).map(|text| (format!("props.{name}"), text)));
     }
@@ -37,6 +38,14 @@ fn ignored_fields(config: &JobConfig) -> Option<String> {
     let beyond: Vec<&str> = config.cron.as_ref()?.text().split_whitespace().skip(CRON_FIELDS).collect();
     (!beyond.is_empty())
         .then(|| format!("key `cron`: as in Quartz `{}` is ignored, since a year is the last field", beyond.join(" ")))
+}
+
+/// Quartz looks at the first day of a list alone where another one has `#`.
+fn ignored_days(config: &JobConfig) -> Option<String> {
+    let days = config.cron.as_ref()?.text().split_whitespace().nth(5)?;
+    (days.contains(',') && days.contains('#')).then(|| {
+        format!("key `cron`: as in Quartz `{days}` is one day, the first of the list by its number in the week; use two jobs for two days")
+    })
 }
 
 /// A property of a job type, an error handler or a listener that this job does not have is without effect.

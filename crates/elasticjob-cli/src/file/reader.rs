@@ -203,10 +203,17 @@ fn home(key: &str) -> Option<String> {
     found.map(|whole| format!("below `props` of a job, as `{whole}`"))
 }
 
+/// `$${` is a literal `${`.
 pub(super) fn replace_variables(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
     while let Some(start) = rest.find("${") {
+        if let Some(before) = rest[..start].strip_suffix('$') {
+            out.push_str(before);
+            out.push_str("${");
+            rest = &rest[start + 2..];
+            continue;
+        }
         out.push_str(&rest[..start]);
         let after = &rest[start + 2..];
         let end = after.find('}').ok_or_else(|| format!("`{text}`: `${{` without `}}`"))?;
@@ -214,9 +221,21 @@ pub(super) fn replace_variables(text: &str, env: &dyn Fn(&str) -> Option<String>
             Some((name, default)) => (name, Some(default)),
             None => (&after[..end], None),
         };
+        // `-1` is a number.
+        let is_shell_s = |default: &str| {
+            default.strip_prefix('-').is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        if default.is_some_and(is_shell_s) && env(name).is_none() {
+            return Err(format!(
+                "`{text}`: the default after `:` begins with `-`, as in a shell; write ${{{name}:default}}, or $${{{name}:-…}} to leave it to the \
+                 shell"
+            ));
+        }
         let value = env(name).or_else(|| default.map(str::to_owned));
         let value = value.ok_or_else(|| {
-            format!("`{text}`: the environment has no variable `{name}`; set it, or write ${{{name}:default}}")
+            format!(
+                "`{text}`: the environment has no variable `{name}`; set it, write ${{{name}:default}}, or $${{{name}}} for a literal ${{{name}}}"
+            )
         })?;
         out.push_str(&value);
         rest = &after[end + 1..];

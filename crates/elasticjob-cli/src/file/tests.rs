@@ -352,6 +352,9 @@ fn a_job_whose_properties_have_no_effect_is_a_warning_and_one_that_contradicts_i
     let (_, warnings) = checked("elasticJobType: SCRIPT, cron: '0 0 4 * * ? 2099 5', props: {script.command.line: x}");
     assert!(warnings[0].contains("as in Quartz `5` is ignored"), "{warnings:?}");
 
+    let (_, warnings) = checked("elasticJobType: SCRIPT, cron: '0 0 0 ? * MON,FRI#2', props: {script.command.line: x}");
+    assert!(warnings[0].contains("as in Quartz `MON,FRI#2` is one day"), "{warnings:?}");
+
     let twice = "jobListenerTypes: [SCRIPT, SCRIPT], props: {script.command.line: x, elasticjob.listener.before.command.line: x}";
     let (faults, _) = checked(&format!("{script}, {twice}"));
     assert!(faults.iter().any(|fault| fault.contains("expected each listener once")), "{faults:?}");
@@ -370,6 +373,27 @@ fn a_job_whose_properties_have_no_effect_is_a_warning_and_one_that_contradicts_i
             faults[0].contains(&format!("expected an address such as https://example.com/run: {reason}")),
             "{faults:?}"
         );
+    }
+}
+
+#[test]
+fn variables_are_replaced_but_where_two_dollars_keep_them() {
+    let env = |name: &str| (name == "SET").then(|| "value".to_owned());
+    for (text, expected) in [
+        ("a ${SET} b", Ok("a value b")),
+        ("${UNSET:x}${SET:x}", Ok("xvalue")),
+        ("${UNSET:-1}", Ok("-1")),
+        ("$${SET} ${SET} $$${SET}", Ok("${SET} value $${SET}")),
+        ("${UNSET", Err("`${` without `}`")),
+        ("${UNSET}", Err("or $${UNSET} for a literal ${UNSET}")),
+        ("${UNSET:-x}", Err("or $${UNSET:-…} to leave it to the shell")),
+        ("${SET:-x}", Ok("value")),
+    ] {
+        let found = reader::replace_variables(text, &env);
+        match expected {
+            Ok(expected) => assert_eq!(found.as_deref(), Ok(expected), "{text}"),
+            Err(part) => assert!(found.as_ref().is_err_and(|fault| fault.contains(part)), "{text}: {found:?}"),
+        }
     }
 }
 
@@ -413,6 +437,21 @@ fn a_relative_sqlite_path_begins_at_the_folder_of_the_file() {
         ("sqlite:", "sqlite:"),
     ] {
         assert_eq!(absolute_sqlite(url, folder), expected, "{url}");
+    }
+}
+
+#[test]
+fn a_sqlite_file_in_a_folder_that_does_not_exist_is_a_fault() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("jobs.yaml");
+    for (url, count) in [("sqlite://none/trace.db", 1), ("sqlite://trace.db?mode=rwc", 0)] {
+        let text = format!(
+            "elasticjob:\n  tracing: {{dataSource: {{url: '{url}'}}}}\n  jobs: {{a: {{elasticJobType: SCRIPT, shardingTotalCount: 1}}}}\n"
+        );
+        std::fs::write(&path, text).expect("a file");
+        let faults = read(&path, &no_environment).faults;
+        assert_eq!(faults.iter().filter(|fault| fault.text.contains("/none does not exist")).count(), count, "{url}");
+        assert_eq!(faults.len(), count, "{faults:?}");
     }
 }
 

@@ -5,6 +5,7 @@
 //! ours writes it, which raises its version. The begin checks both.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::memory::{Abandoned, Item, Life, Step};
 use super::types::Effects;
@@ -199,6 +200,7 @@ impl JobMachine {
         let claim = format!("claim-{:016x}", self.session_id());
         let failover = self.config.as_ref().is_some_and(|c| c.failover);
         let mut items = BTreeMap::new();
+        let mut ahead: BTreeMap<Timestamp, Vec<u32>> = BTreeMap::new();
         for (item, answers) in own.iter().zip(answers.chunks(QUERIES_PER_ITEM)) {
             let [owner, claims, node, marks, taker] = answers else { continue };
             let (Some(owner), Some(node)) = (owner.node(), node.node()) else { continue };
@@ -207,11 +209,18 @@ impl JobMachine {
                 // A takeover of before failover was switched off.
                 self.abandoned.insert(*item, Abandoned { failover: false, seen: None });
             }
+            let ledger = Ledger::parse(&node.data).filter(|_| !self.items.contains_key(item));
+            if let Some(ledger) = ledger.filter(|ledger| ledger.due > now + CLOCKS_DIFFER) {
+                ahead.entry(ledger.due).or_default().push(*item);
+            }
             if owner.is(self.id()) && claims.children().contains(&claim) {
                 items.insert(*item, Box::new(self.item(now, *item, owner, node, marks, taker)));
             } else {
                 self.claimed.remove(item); // gone with the node, or never made
             }
+        }
+        for (due, items) in ahead {
+            out.note(Note::LedgerAhead { items, due, counts: due <= now + limits::LEDGER_AHEAD });
         }
         if items.len() < own.len() {
             self.pause(now);
@@ -288,7 +297,7 @@ impl JobMachine {
         let timeout = self.session.map(|s| s.timeout).unwrap_or_default();
         let window = now - (timeout + limits::HANDOVER_WINDOW);
         let known = ledger.filter(|l| is_credible(l, now) && before.as_ref() == Some(&l.instance)).map(|l| l.due);
-        known.unwrap_or(since - std::time::Duration::from_millis(1)).max(window).max(self.schedule.floor)
+        known.unwrap_or(since - Duration::from_millis(1)).max(window).max(self.schedule.floor)
     }
 
     /// The assignment is known: firings go on.
@@ -422,6 +431,9 @@ fn item_queries(path: &JobPath, item: u32) -> [Query; QUERIES_PER_ITEM] {
         Query::Node(path.item_failover(item)),
     ]
 }
+
+/// Clocks of two hosts may differ by so much without a word.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(1);
 
 /// A ledger from far ahead was written by a clock that was off.
 fn is_credible(ledger: &Ledger, now: Timestamp) -> bool {

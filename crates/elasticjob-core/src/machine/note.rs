@@ -49,6 +49,7 @@ pub enum Note {
     Removed,
     IdTaken { instance: String, session: u64 },
     ClockOff { difference: Duration, limit: Duration },
+    LedgerAhead { items: Vec<u32>, due: Timestamp, counts: bool },
     RemovedServer { server: String },
     EnabledAgain,
     BadStrategy { name: String, reason: &'static str },
@@ -101,6 +102,7 @@ impl Note {
             | Note::TakenOver { .. }
             | Note::TriggerDropped { .. }
             | Note::TriggerAdopted { .. }
+            | Note::LedgerAhead { .. }
             | Note::DiffersFromStored { .. }
             | Note::ShutDownByOperator
             | Note::Removed => Level::Warn,
@@ -279,6 +281,17 @@ impl fmt::Display for Note {
                 "the clock differs from the registry's by {:.1} s, more than maxTimeDiffSeconds {}",
                 difference.as_secs_f64(),
                 limit.as_secs()
+            ),
+            Note::LedgerAhead { items, due, counts: true } => write!(
+                f,
+                "items {} were begun for due times up to {due}, which is ahead of this clock: they are not begun again, and wait until then",
+                Ranges(items)
+            ),
+            Note::LedgerAhead { items, due, counts: false } => write!(
+                f,
+                "items {} were begun for due times up to {due}, more than {} s ahead of this clock: one of the clocks was wrong, and due times up to then may be begun again",
+                Ranges(items),
+                limits::LEDGER_AHEAD.as_secs()
             ),
             Note::RemovedServer { server } => write!(f, "removed the node of server {server}: it has no instance"),
             Note::EnabledAgain => write!(f, "all servers are enabled: `disabled` in the configuration is false again"),

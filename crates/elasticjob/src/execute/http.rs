@@ -5,10 +5,11 @@ use std::sync::Arc;
 use elasticjob_core::config::{ConfigError, JobConfig};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{Method, Url};
 
 use super::{Context, ItemExecutor, JobResult, JobType};
+use crate::printable::printable;
 use crate::props::Props;
 use crate::web::{self, Clients, Connecting};
 
@@ -140,10 +141,15 @@ impl Http {
         }
         let response = request.send().await.map_err(|e| web::chain(&e))?;
         let status = response.status();
+        let location = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
         let body = web::body(response, &settings.connecting).await;
         if status.as_u16() >= 400 {
             let start = body.map_or_else(|e| format!("its body could not be read: {e}"), |body| web::start_of(&body));
             return Err(format!("status {status}: {start}").into());
+        }
+        if let Some(to) = location.filter(|_| status.is_redirection()) {
+            let text = "is not followed: only redirects with the same scheme are, and at most 20 in a row";
+            return Err(format!("status {status}: the redirect to {} {text}", printable(&to)).into());
         }
         let body = body?;
         tracing::debug!(job = context.job_name(), item = context.item(), "status {status}: {}", web::start_of(&body));

@@ -187,6 +187,9 @@ impl Awaited {
                 return Err(pending);
             }
         }
+        if node(2).is_none() {
+            return Ok("unknown: the job, or the item, was removed".to_owned());
+        }
         let since = *self.gone_since.get_or_insert_with(clock::instant);
         let runner = self.runner.clone().unwrap_or_else(|| "its instance".to_owned());
         if since.elapsed() < RESULT_WAIT {

@@ -17,7 +17,12 @@ pub(super) struct Timers {
     queue: BTreeSet<(Timestamp, SlotId)>,
     /// By the place of the job.
     armed: Vec<Option<(SlotId, Timestamp)>>,
+    /// The wall clock when it was looked at last.
+    looked: Timestamp,
 }
+
+/// A clock that is set back by less is not noticed: its firings are late by that.
+const STEP: Duration = Duration::from_secs(1);
 
 impl Timers {
     /// Wakes the job at that time; it replaces the one before.
@@ -39,6 +44,18 @@ impl Timers {
         if let Some((job, at)) = place.and_then(|place| place.take_if(|(armed, _)| *armed == job)) {
             self.queue.remove(&(at, job));
         }
+    }
+
+    /// Looks at the wall clock. Where it was set back, each job is woken, since its time is one of the clock before; returns by how much.
+    pub(super) fn look(&mut self, now: Timestamp) -> Option<Duration> {
+        let back = self.looked.since(now);
+        self.looked = now;
+        if back <= STEP {
+            return None;
+        }
+        let jobs: Vec<SlotId> = self.queue.iter().map(|(_, job)| *job).collect();
+        jobs.into_iter().for_each(|job| self.arm(job, now));
+        Some(back)
     }
 
     /// A job whose time has come.
@@ -78,6 +95,12 @@ mod tests {
         assert_eq!(timers.due(Timestamp(35)), None);
         assert_eq!(timers.due(Timestamp(40)), Some(two));
         assert_eq!(timers.due(Timestamp(99)), None);
+
+        timers.arm(one, Timestamp(10_000_000));
+        for (now, back) in [(9_000_000, None), (8_999_500, None), (5_000_000, Some(3_999_500)), (5_000_001, None)] {
+            assert_eq!(timers.look(Timestamp(now)), back.map(Duration::from_millis), "{now}");
+        }
+        assert_eq!(timers.due(Timestamp(5_000_001)), Some(one), "it is not woken an hour later");
         timers.arm(one, Timestamp(50));
         timers.disarm(one);
         assert_eq!(timers.due(Timestamp(99)), None);

@@ -2,10 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::sync::oneshot;
 
+use crate::clock;
 use crate::printable::printable;
 
 /// Bytes of a line that go to the log.
@@ -68,11 +71,43 @@ pub(super) struct Output {
     pub(super) last: LastLines,
 }
 
+/// A stream that is copied by a task of its own.
+pub(super) struct Copying {
+    ended: oneshot::Receiver<()>,
+    give_up: oneshot::Sender<()>,
+}
+
+impl Copying {
+    /// The script has ended: waits until the rest of its output is shown, or until that time is over, since a process in the background
+    /// may keep the stream open. What such a process writes later is read and dropped: without a reader it would be killed by
+    /// SIGPIPE.
+    pub(super) async fn end(mut self, limit: Duration) {
+        if clock::within(limit, &mut self.ended).await.is_none() {
+            drop(self.give_up);
+            let _ = self.ended.await; // what was read is shown
+        }
+    }
+}
+
 impl Output {
+    /// Starts to copy a stream.
+    pub(super) fn copying(self, stream: Stream, output: impl AsyncRead + Send + Unpin + 'static) -> Copying {
+        let ((end, ended), (give_up, given_up)) = (oneshot::channel(), oneshot::channel());
+        tokio::spawn(async move {
+            let mut reader = BufReader::new(output);
+            tokio::select! {
+                () = self.copy(stream, &mut reader) => {}
+                _ = given_up => {} // also where nobody waits for the output any more
+            }
+            let _ = end.send(());
+            let _ = tokio::io::copy_buf(&mut reader, &mut tokio::io::sink()).await;
+        });
+        Copying { ended, give_up }
+    }
+
     /// Line by line, up to a bound. What is beyond is read and counted, so that the script is never held up, and its last lines
     /// are shown at the end.
-    pub(super) async fn copy(self, stream: Stream, output: impl AsyncRead + Unpin) {
-        let mut reader = BufReader::new(output);
+    async fn copy(self, stream: Stream, reader: &mut (impl AsyncBufRead + Unpin)) {
         let mut shown = Shown::new(self, stream);
         let (mut line, mut length) = (Vec::new(), 0);
         while let Ok(chunk) = reader.fill_buf().await {

@@ -44,8 +44,8 @@ impl Script {
         let child = &mut group.0;
         let last = LastLines::default();
         let output = Output { job: job.into(), item, lines: self.lines, last: last.clone() };
-        let out = child.stdout.take().map(|o| tokio::spawn(output.clone().copy(Stream::Out, o)));
-        let err = child.stderr.take().map(|e| tokio::spawn(output.copy(Stream::Error, e)));
+        let out = child.stdout.take().map(|o| output.clone().copying(Stream::Out, o));
+        let err = child.stderr.take().map(|e| output.copying(Stream::Error, e));
         let copies = [out, err].into_iter().flatten();
         let status = tokio::select! {
             status = child.wait() => Some(status?),
@@ -59,14 +59,8 @@ impl Script {
             tokio::spawn(stop.run()).await?
         };
         // Before the result: whoever reads that the item failed has read its last output.
-        for mut copy in copies {
-            tokio::select! {
-                _ = &mut copy => {}
-                () = clock::sleep(LAST_OUTPUT) => {
-                    copy.abort();
-                    let _ = copy.await; // given up: what it has read is shown
-                }
-            }
+        for copy in copies {
+            copy.end(LAST_OUTPUT).await;
         }
         result.map_err(|error| last.explain(&error.to_string()).into())
     }

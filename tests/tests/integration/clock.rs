@@ -1,0 +1,72 @@
+//! A wall clock that is set back, by an administrator or a time server.
+
+use std::path::Path;
+use std::time::Duration;
+
+use elasticjob_tests::{Process, agent_with_clock_file, eventually};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The due times that were begun, in the order of the log.
+fn begun(process: &Process) -> Vec<jiff::Timestamp> {
+    let log = process.log();
+    let due = |line: &str| line.split_once("begins items [0] due ")?.1.split(' ').next()?.parse().ok();
+    log.lines().filter_map(due).collect()
+}
+
+fn set(clock: &Path, seconds: i64) {
+    // Written beside it first: a half-written one would be read.
+    let draft = clock.with_extension("draft");
+    std::fs::write(&draft, format!("{seconds:+}\n")).expect("a file");
+    std::fs::rename(&draft, clock).expect("a file");
+}
+
+#[test]
+fn a_clock_that_is_set_back_is_noticed_and_what_was_begun_in_the_last_minute_is_not_begun_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, clock) = (folder.path().join("jobs.yaml"), folder.path().join("clock"));
+    let job =
+        "a: {elasticJobType: SCRIPT, cron: '* * * * * ?', shardingTotalCount: 1, props: {script.command.line: 'true'}}";
+    std::fs::write(&file, format!("elasticjob:\n  jobs:\n    {job}\n")).expect("a file");
+    set(&clock, 0);
+    let mut first = agent_with_clock_file(&file, &folder.path().join("first"), &clock);
+    eventually("it runs", PATIENCE, || (begun(&first).len() > 3).then_some(()));
+
+    set(&clock, -5);
+    eventually("it is in the log", PATIENCE, || {
+        first.log().contains("due times that come again are not").then_some(())
+    });
+    let before = begun(&first).len();
+    eventually("it runs on", PATIENCE, || (begun(&first).len() > before + 2).then_some(()));
+    let due = begun(&first);
+    assert!(due.is_sorted_by(|a, b| a < b), "no due time is begun twice: {due:?}");
+
+    set(&clock, -3_605);
+    eventually("it is in the log", PATIENCE, || {
+        first.log().contains("due times that come again are begun").then_some(())
+    });
+    let before = begun(&first).len();
+    eventually("it runs by the new time", PATIENCE, || (begun(&first).len() > before + 2).then_some(()));
+    let due = begun(&first);
+    let last = due.len() - 1;
+    assert!(due[last] < due[0], "an hour earlier: {due:?}");
+    first.signal("TERM");
+    assert_eq!(first.wait(PATIENCE).code(), Some(0), "{}", first.log());
+
+    set(&clock, -3_625);
+    let mut second = agent_with_clock_file(&file, &folder.path().join("second"), &clock);
+    eventually("a start says that it waits", PATIENCE, || {
+        second.log().contains("ahead of this clock: they are not begun again, and wait until then").then_some(())
+    });
+    eventually("it runs", PATIENCE, || (!begun(&second).is_empty()).then_some(()));
+    assert!(begun(&second)[0] > due[last], "{:?} after {due:?}", begun(&second));
+    second.signal("TERM");
+    assert_eq!(second.wait(PATIENCE).code(), Some(0), "{}", second.log());
+
+    set(&clock, -7_200);
+    let third = agent_with_clock_file(&file, &folder.path().join("third"), &clock);
+    eventually("a start says that due times come again", PATIENCE, || {
+        third.log().contains("more than 60 s ahead of this clock").then_some(())
+    });
+    eventually("it runs", PATIENCE, || (!begun(&third).is_empty()).then_some(()));
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use desk::Desk;
 use elasticjob_core::path::JobPath;
 use elasticjob_core::tree::{Op, Reason, Refusal};
-use elasticjob_core::wire::{JobDocument, instance_text, instance_yaml};
+use elasticjob_core::wire::{JobDocument, Ledger, instance_text, instance_yaml};
 
 /// ZooKeeper's servers may have different trees, where one answers reads and another one decides about writes. Seen in a living
 /// cluster, where a job asked five hundred times a second.
@@ -76,6 +76,28 @@ fn an_item_whose_begin_is_forbidden_does_not_hold_up_the_others() {
     desk.refuse = |_| None;
     desk.pass(Duration::from_secs(20));
     assert!(begun(&desk, 0) >= 14, "{} begins", begun(&desk, 0));
+}
+
+/// Both instances lose the registry for a while, and the one that is back first takes all items.
+#[test]
+fn an_instance_that_comes_back_reports_no_firing_that_another_one_has_begun() {
+    let mut desk = Desk::new(2, || (0, 0));
+    let path = JobPath::new("job");
+    desk.cut_off(Duration::from_secs(20));
+    desk.warnings.clear();
+    let other = "10.0.0.8@-@8";
+    let mut ops = vec![
+        Op::create(path.server("10.0.0.8"), "ENABLED"),
+        Op::ephemeral(path.instance(other), instance_text(other, "10.0.0.8")),
+    ];
+    let due = Ledger { due: desk.now(), ..Ledger::parse(b"due=1 by=x session=8 begin=20").expect("a ledger") };
+    let ledger = Ledger { instance: other.into(), ..due }.to_text();
+    for item in 0..2 {
+        ops.extend([Op::set(path.item_owner(item), other), Op::set(path.item(item), ledger.as_str())]);
+    }
+    desk.come_back(&ops);
+    desk.pass(Duration::from_secs(5));
+    assert_eq!(desk.warnings, Vec::<String>::new());
 }
 
 /// A Java instance takes a run over and keeps the mark of the dead one until its own run ends.

@@ -49,3 +49,36 @@ fn a_catch_up_after_a_disabled_time_has_the_due_time_of_the_firing_that_was_miss
         assert_eq!((first.source, first.due), (Source::Misfire, World::moment(secs(10))), "seed {seed}\n{story}");
     }
 }
+
+/// An operator disables an item whose run does harm, and kills the process.
+#[test]
+fn an_interrupted_run_of_a_disabled_item_is_taken_over_once_when_it_is_enabled() {
+    let mut document = JobDocument { cron: Some("0/20 * * * * ?".into()), ..JobDocument::new("job", 6) };
+    document.failover = true;
+    for seed in 0..20 {
+        let session_timeout = secs(4);
+        let mut world = World::new(Options {
+            run_millis: (6_000, 6_000),
+            session_timeout,
+            ..Options::new(seed, document.clone(), 3)
+        });
+        (0..6).for_each(|item| world.strike(secs(22), 1, Fault::Order(Order::DisableItem(item))));
+        world.strike(secs(23), 0, Fault::Crash { restart: None });
+        (0..6).for_each(|item| world.strike(secs(50), 1, Fault::Order(Order::EnableItem(item))));
+        world.run_until(secs(58));
+        let story = world.story();
+        let killed = World::moment(secs(23));
+        let dead = |entry: &&Entry| entry.process == 0 && entry.start <= killed && entry.end.is_none();
+        let lost: Vec<u32> = world.journal().iter().filter(dead).map(|entry| entry.item).collect();
+        assert_eq!(lost.len(), 2, "seed {seed}: its items ran\n{story}");
+        for item in lost {
+            let taken = |entry: &&Entry| entry.item == item && entry.source == Source::Failover;
+            let taken: Vec<&Entry> = world.journal().iter().filter(taken).collect();
+            assert_eq!(taken.len(), 1, "seed {seed}: item {item}\n{story}");
+            assert!(taken[0].start >= World::moment(secs(50)), "seed {seed}: {:?}\n{story}", taken[0]);
+            assert_eq!(taken[0].due, World::moment(secs(20)), "seed {seed}\n{story}");
+        }
+        let waits = story.matches("its interrupted run is taken over when it is enabled").count();
+        assert!(waits > 0, "seed {seed}: it is in the log\n{story}");
+    }
+}

@@ -1,14 +1,12 @@
 //! Marks of the dead (Java: `FailoverService`, `FailoverListenerManager`): runs of instances that died are taken over where
 //! failover is on, and their marks cleared where it is not.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use super::memory::{Abandoned, Purpose, Step, Taken};
 use super::types::Effects;
 use super::{JobMachine, Note, StepResult};
 use crate::limits;
-use crate::path;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op};
 use crate::view::{Answer, Query};
@@ -16,14 +14,8 @@ use crate::wire::Ledger;
 
 /// The version of a `failover` node of ours, see `orphan_read`.
 pub(super) const TAKEN_VERSION: i32 = 1;
-/// A `failover` node whose taker is not there is deleted after this long; ephemeral ones go by themselves.
-const TAKER_ODD: Duration = Duration::from_secs(1);
-/// How long a taker that lives may take until it runs what it took.
-const TAKER_TIME: Duration = Duration::from_secs(10);
-/// How often a mark is looked at whose instance was shut down and lives on.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// What is read of each orphan.
-const ANSWERS_OF_ORPHAN: usize = 7;
+const ANSWERS_OF_ORPHAN: usize = 8;
 
 /// A run of another instance that this one takes over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,17 +45,21 @@ impl JobMachine {
         if !config.failover {
             // Nothing is taken over any more; what asks for it would be a phantom run once failover is on again.
             self.left_behind.clear();
+            self.enabled.clear();
             if !self.orphans.is_empty() {
                 self.orphans.clear();
                 self.bereaved.insert(String::new());
             }
         }
         let waits = self.bereaved.iter().filter_map(|id| self.gone.get(id)).any(|t| now < *t + limits::SECOND_LOOK);
-        if self.bereaved.is_empty() || waits || !self.is_available() {
+        if (self.bereaved.is_empty() && self.enabled.is_empty()) || waits || !self.is_available() {
             return false;
         }
-        self.bereaved.clear();
-        let items: Vec<u32> = (0..config.sharding_total_count).collect();
+        let enabled = std::mem::take(&mut self.enabled);
+        let items: Vec<u32> = match std::mem::take(&mut self.bereaved).is_empty() {
+            true => enabled.into_iter().collect(),
+            false => (0..config.sharding_total_count).collect(),
+        };
         if !config.failover {
             let queries = items.iter().map(|i| Query::Node(self.path.item_failovering(*i))).collect();
             return self.read(Step::FindLeft { items }, queries, out);
@@ -129,7 +125,7 @@ impl JobMachine {
     }
 
     /// Whether a mark with that id belongs to nobody: its instance is gone, or it is ours and we do not run the item.
-    fn is_dead(&self, item: u32, id: &str) -> bool {
+    pub(super) fn is_dead(&self, item: u32, id: &str) -> bool {
         if id == self.id() {
             !self.busy.contains_key(&item) && !self.taken.contains_key(&item)
         } else {
@@ -165,6 +161,7 @@ impl JobMachine {
                 Query::Node(self.path.item(*item)),
                 Query::Node(self.path.failover_item(*item)),
                 Query::Children(self.path.item_owner(*item)),
+                Query::Node(self.path.item_disabled(*item)),
             ]
         }));
         self.read(Step::ReadOrphans { items, latch }, queries, out)
@@ -228,7 +225,7 @@ impl JobMachine {
         }
     }
 
-    /// Adds the operations of the takeover; `None` if another instance has taken the run over, or the item does not exist.
+    /// Adds the operations of the takeover; `None` if another instance has taken the run over, or the item is disabled or does not exist.
     fn takeover(
         &self,
         now: Timestamp,
@@ -238,7 +235,7 @@ impl JobMachine {
         ops: &mut Vec<Op>,
     ) -> Option<Takeover> {
         let node = |index: usize| answers.get(index).and_then(Answer::node);
-        let (None, Some(ledger)) = (node(2), node(4)) else { return None };
+        let (None, Some(ledger), None) = (node(2), node(4), node(7)) else { return None };
         // Written as it is: a begin of the owner's that has not seen the takeover is refused by the version.
         ops.extend(node(0).map(|owner| Op::Set {
             path: self.path.item_owner(item),
@@ -274,6 +271,12 @@ impl JobMachine {
             return false;
         }
         let from = self.orphaned_by(item, live, answers);
+        if from.is_some() && node(7).is_some() {
+            // Its owner looks for it when the item is enabled.
+            self.orphans.remove(&item);
+            out.note(Note::TakeoverWaits { item });
+            return false;
+        }
         let dead = |id: &String| if id == self.id() { self.is_dead(item, id) } else { !live.contains(id) };
         if let (None, None, Some(left), true) = (&from, node(2), node(3), begun_since(answers))
             && node(1).is_none()
@@ -398,183 +401,6 @@ impl JobMachine {
         }
         ours
     }
-
-    /// Rule: finds out whose mark it is that refused a begin, and clears it where its owner is gone.
-    pub(super) fn inspect_blocked(&mut self, now: Timestamp, out: &mut Effects) -> bool {
-        self.look_at_takers(now);
-        let late =
-            self.takers.iter().find(|(_, (_, _, until))| *until <= now).map(|(item, taker)| (*item, taker.clone()));
-        if let Some((item, (taker, gone, _))) = late {
-            self.takers.remove(&item);
-            if !gone {
-                let queries =
-                    vec![Query::Node(self.path.item_running(item)), Query::Node(self.path.item_failover(item))];
-                return self.read(Step::InspectTaker { item, taker }, queries, out);
-            }
-            let op = Op::delete(self.path.item_failover(item));
-            return self.commit(Step::ClearMark { item, of: taker }, vec![op], out);
-        }
-        let due = |(item, b): &(&u32, &super::memory::Blocked)| {
-            let is_settled = b.is_orphan && !self.orphans.contains(item);
-            b.inspect || is_settled || b.look_at().is_some_and(|at| at <= now)
-        };
-        let Some(item) = self.blocked.iter().find(due).map(|(item, _)| *item) else { return false };
-        let queries = vec![
-            Query::Node(self.path.item_running(item)),
-            Query::Children(self.path.instances()),
-            Query::Node(self.path.item_failovering(item)),
-            Query::Node(self.path.item(item)),
-            Query::Children(self.path.item_owner(item)),
-            Query::Node(self.path.item_failover(item)),
-        ];
-        self.read(Step::Inspect { item }, queries, out)
-    }
-
-    /// Those who have taken items of ours over have time to run them; those who are gone have less.
-    fn look_at_takers(&mut self, now: Timestamp) {
-        let mut found = BTreeMap::new();
-        for (number, item) in &self.items {
-            let Some(by) = item.taken_by.clone().filter(|by| by != self.id() || self.is_dead(*number, by)) else {
-                continue;
-            };
-            // An ephemeral one goes with its session: as long as it stands its process lives, registered or not.
-            let gone = item.taken_in == 0 && self.is_dead(*number, &by);
-            let until = match self.takers.get(number) {
-                Some((taker, was_gone, until)) if *taker == by && *was_gone == gone => *until,
-                _ if gone => now + TAKER_ODD,
-                _ => (item.taken_at.min(now) + TAKER_TIME).max(now + TAKER_ODD),
-            };
-            found.insert(*number, (by, gone, until));
-        }
-        self.takers = found;
-    }
-
-    /// A taker that lives and does not run what it took: Java's does so when the mark of the dead is still there, for ever.
-    pub(super) fn taker_inspected(
-        &mut self,
-        now: Timestamp,
-        item: u32,
-        taker: &str,
-        result: StepResult,
-        out: &mut Effects,
-    ) {
-        let StepResult::Answers(answers) = result else { return };
-        let (running, failover) = (answers.first().and_then(Answer::node), answers.get(1).and_then(Answer::node));
-        let Some(failover) = failover.filter(|n| n.is(taker)) else { return };
-        if taker == self.id() && self.is_dead(item, taker) {
-            self.half_taken.insert(item);
-            return;
-        }
-        // It runs, or is one of ours, which needs no help: looked at again later.
-        if running.is_some_and(|mark| mark.is(taker)) || (failover.owner != 0 && failover.version == TAKEN_VERSION) {
-            self.takers.insert(item, (taker.to_owned(), false, now + TAKER_TIME));
-            return;
-        }
-        // The mark of the dead is looked at when the item is begun.
-        let ops = vec![Op::Delete { path: self.path.item_failover(item), version: Some(failover.version) }];
-        self.commit(Step::ClearMark { item, of: taker.to_owned() }, ops, out);
-    }
-
-    pub(super) fn inspected(&mut self, now: Timestamp, item: u32, result: StepResult, out: &mut Effects) {
-        let StepResult::Answers(answers) = result else { return };
-        let Some(mark) = answers[0].node() else { return drop(self.blocked.remove(&item)) };
-        let (owner, version) = (mark.text(), mark.version);
-        let ours = owner == self.id() && self.is_dead(item, &owner);
-        let listed = path_lists(&answers[1], &owner);
-        let ledger = answers[3].node().and_then(|n| Ledger::parse(&n.data));
-        let taker = answers[5].node();
-        let takes = taker.is_some_and(|n| ledger.is_some_and(|l| l.session == n.owner && mark.is(&l.instance)));
-        // A Java instance that has taken the run over leaves the mark of the dead one until its own run ends.
-        let is_taken = taker.is_some_and(|n| !n.is(self.id()) && !self.is_dead(item, &n.text()));
-        if !ours && (listed || takes || is_taken || lives_on(mark, answers[3].node(), answers[4].children())) {
-            // One that was shut down lets its runs end; nobody hears of its death.
-            let again = (!listed).then(|| now + LOOK_AGAIN);
-            let by = taker.filter(|_| is_taken).map_or(owner, Node::text);
-            return self.wait_for_mark(item, by, again, out);
-        }
-        let Some(blocked) = self.blocked.get_mut(&item) else { return };
-        blocked.inspect = false;
-        blocked.again = None;
-        blocked.is_orphan = false;
-        let since = *blocked.orphan_since.get_or_insert(now);
-        if !ours && now < since + limits::SECOND_LOOK {
-            return;
-        }
-        if self.taken.contains_key(&item) {
-            // Left behind since we took the item over.
-            let ops = vec![
-                Op::check(self.path.item_failover(item), TAKEN_VERSION),
-                Op::Delete { path: self.path.item_running(item), version: Some(version) },
-            ];
-            self.commit(Step::ClearMark { item, of: owner }, ops, out);
-            return;
-        }
-        if self.config.as_ref().is_some_and(|c| c.failover) {
-            // A begin would be refused again.
-            blocked.is_orphan = true;
-            blocked.orphan_since = None;
-            self.orphans.insert(item);
-            return;
-        }
-        // Only while the item is ours can nobody else have begun it meanwhile.
-        let Some(own) = self.items.get(&item) else { return drop(self.blocked.remove(&item)) };
-        let mut ops = vec![
-            Op::check(self.path.item_owner(item), own.owner_version),
-            Op::exists(self.path.item_claim(item, self.session_id())),
-            Op::Delete { path: self.path.item_running(item), version: Some(version) },
-        ];
-        // From before failover was switched off: later it would be taken for a run to take over.
-        let failovering = answers.get(2).and_then(Answer::node).filter(|n| n.is(&owner));
-        ops.extend(
-            failovering.map(|n| Op::Delete { path: self.path.item_failovering(item), version: Some(n.version) }),
-        );
-        self.commit(Step::ClearMark { item, of: owner }, ops, out);
-    }
-
-    /// It runs elsewhere: this firing is missed, and caught up when the mark goes.
-    fn wait_for_mark(&mut self, item: u32, by: String, again: Option<Timestamp>, out: &mut Effects) {
-        let told = self.blocked.get(&item).is_some_and(|b| b.again.is_some());
-        if let Some(blocked) = self.blocked.get_mut(&item) {
-            blocked.inspect = false;
-            blocked.again = again;
-            blocked.orphan_since = None;
-            blocked.is_orphan = false;
-        }
-        let misfire = self.config.as_ref().is_some_and(|c| c.misfire);
-        if let Some(due) = self.schedule.last_due.filter(|d| self.items.get(&item).is_some_and(|i| i.accounted < *d)) {
-            self.account(&[item], due, out);
-            if let Some(own) = self.items.get_mut(&item) {
-                own.accounted = due;
-                own.miss(due, misfire);
-            }
-            self.say_missed(vec![item], due, out);
-        }
-        self.watch(vec![self.path.item_running(item)], out);
-        if !told {
-            out.note(Note::Blocked { item, by });
-        }
-    }
-
-    pub(super) fn mark_cleared(
-        &mut self,
-        now: Timestamp,
-        item: u32,
-        of: String,
-        result: StepResult,
-        out: &mut Effects,
-    ) {
-        match result {
-            StepResult::Committed { .. } => {
-                self.blocked.remove(&item);
-                out.note(Note::ClearedMark { item, of });
-            }
-            StepResult::Refused(_) => {
-                self.blocked.remove(&item);
-                self.look_again(now, out);
-            }
-            StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.look_again(now, out),
-        }
-    }
 }
 
 /// Whether a mark's instance lives although it is not registered: it was shut down, and lets its runs end. Its begin is the
@@ -584,10 +410,6 @@ pub(super) fn lives_on(mark: &Node, ledger: Option<&Node>, claims: &[String]) ->
     let Some(ledger) = ledger.and_then(|n| Ledger::parse(&n.data)) else { return false };
     let claim = format!("claim-{:016x}", ledger.session);
     mark.is(&ledger.instance) && (mark.owner != 0 || claims.contains(&claim))
-}
-
-fn path_lists(children: &Answer, id: &str) -> bool {
-    children.children().iter().any(|name| path::name(name) == id)
 }
 
 /// Whether an item was begun since it was taken over, by what was read of it.

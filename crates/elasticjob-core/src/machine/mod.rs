@@ -13,6 +13,7 @@
 //!           their marks are looked after on return.
 //! ```
 
+mod blocked;
 mod compare;
 mod election;
 mod failover;
@@ -120,6 +121,8 @@ pub struct JobMachine {
     servers_dead_since: BTreeMap<String, Timestamp>,
     /// Servers on which a Java instance was seen that has vanished since.
     java_servers: BTreeSet<String>,
+    /// Own items that were enabled: a run that was interrupted while they were disabled is looked for.
+    enabled: BTreeSet<u32>,
     step: Option<(StepId, Step)>,
     latch: Option<Latch>,
     /// Latches in whose queues a place of ours may have stayed behind, since the link broke meanwhile.
@@ -216,6 +219,7 @@ impl JobMachine {
             leader_seen: None,
             servers_dead_since: BTreeMap::new(),
             java_servers: BTreeSet::new(),
+            enabled: BTreeSet::new(),
             step: None,
             latch: None,
             left_queues: BTreeSet::new(),

@@ -36,6 +36,7 @@ pub enum Note {
     Refused { what: String, times: usize },
     ClearedMark { item: u32, of: String },
     TakenOver { item: u32, from: String },
+    TakeoverWaits { item: u32 },
     Triggered,
     TriggerAdopted { instance: String, items: Vec<u32> },
     TriggerDropped { items: Vec<u32>, reason: &'static str },
@@ -100,6 +101,7 @@ impl Note {
             | Note::Refused { .. }
             | Note::ClearedMark { .. }
             | Note::TakenOver { .. }
+            | Note::TakeoverWaits { .. }
             | Note::TriggerDropped { .. }
             | Note::TriggerAdopted { .. }
             | Note::LedgerAhead { .. }
@@ -217,6 +219,9 @@ impl fmt::Display for Note {
                 write!(f, "cleared a mark of item {item}: {of}, which set it, is gone or does not run it")
             }
             Note::TakenOver { item, from } => write!(f, "failover: takes item {item} over from {from}"),
+            Note::TakeoverWaits { item } => {
+                write!(f, "item {item} is disabled: its interrupted run is taken over when it is enabled")
+            }
             Note::Triggered => write!(f, "triggered"),
             Note::TriggerAdopted { instance, items } => {
                 write!(

@@ -6,6 +6,7 @@ use super::memory::{Life, Phase, Session, Step};
 use super::trigger::DISABLED;
 use super::types::Effects;
 use super::{Effect, JobMachine, Note, StepResult, StopReason};
+use crate::limits;
 use crate::path::Place;
 use crate::time::Timestamp;
 use crate::tree::Node;
@@ -76,6 +77,8 @@ impl JobMachine {
         }
         if renewed && self.life == Life::Joined {
             self.life = Life::Joining;
+            // Others may have begun the firing that waits: it is known when the items are read.
+            self.follow.hold_until = self.follow.hold_until.map(|_| now + limits::SHARDING_WAIT);
         }
         self.take_view(now, view, out);
         if self.life == Life::Waiting {
@@ -180,7 +183,12 @@ impl JobMachine {
                     if own.disabled != node.is_some() {
                         out.note(Note::ItemSwitched { item: *item, enabled: node.is_none() });
                     }
-                    own.disabled = node.is_some();
+                    let was_disabled = std::mem::replace(&mut own.disabled, node.is_some());
+                    if was_disabled && !own.disabled {
+                        self.enabled.insert(*item);
+                        self.orphans.extend(self.view.failover_items.get(item));
+                        self.blocked.entry(*item).and_modify(|blocked| blocked.inspect = true);
+                    }
                     if own.disabled && std::mem::take(&mut own.triggered) {
                         out.note(Note::TriggerDropped { items: vec![*item], reason: DISABLED });
                     }

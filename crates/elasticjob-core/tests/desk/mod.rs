@@ -209,6 +209,19 @@ impl Desk {
         other
     }
 
+    /// The link is lost for so long.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) fn cut_off(&mut self, time: Duration) {
+        self.input(Input::SessionLost);
+        self.pass(time);
+    }
+
+    /// The moment.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// That session ends, and the machine hears of its instance node.
     #[allow(dead_code, reason = "each test file that has a desk compiles it")]
     pub(crate) fn leaves(&mut self, session: u64, id: &str) {

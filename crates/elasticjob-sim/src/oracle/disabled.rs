@@ -40,7 +40,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         if run.source != Source::Failover {
             nodes.push(evidence.path.item_disabled(run.item));
         } else {
-            continue; // what was taken is run
+            continue; // what was taken before is run
         }
         for node in nodes {
             let off = spells.get(node.as_str()).into_iter().flatten().find(|(from, to)| {

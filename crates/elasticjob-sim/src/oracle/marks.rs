@@ -38,6 +38,12 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         let text = node.text();
         let is_old = node.written + young < end;
         let dead = !live.contains(text.as_str());
+        // What was interrupted waits until its item is enabled.
+        let item = match parts.as_slice() {
+            ["sharding", item, ..] | ["leader", "failover", "items", item] => item.parse().ok(),
+            _ => None,
+        };
+        let waits = item.is_some_and(|item: u32| replay.get(&evidence.path.item_disabled(item)).is_some());
         // What somebody planted, and what stops nobody, stays until it is taken up by what it asks for.
         let planted = evidence.history.iter().rev().find(|c| c.path == path).is_some_and(|c| c.session == 0);
         // Of an item that a live instance of Java's owns Java does not take it away.
@@ -51,10 +57,10 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
                         && run.end.is_none()
                         && run.lease_end.is_none()
                 });
-                is_old && monitored && (dead || !runs) && !java_s
+                is_old && monitored && (dead || !runs) && !java_s && !waits
             }
             ["sharding", _, "failover"] => is_old && !java_s,
-            ["sharding", _, "failovering"] => is_old && !planted && !evidence.java.contains(&text),
+            ["sharding", _, "failovering"] => is_old && !planted && !waits && !evidence.java.contains(&text),
             // Without misfire it stays until that is switched on, as in Java.
             ["sharding", _, "misfire"] => is_old && misfire && monitored && evidence.java.is_empty() && !planted,
             ["sharding", _, "instance", claim] if claim.starts_with("claim-") => {
@@ -62,7 +68,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
                 session != node.owner
             }
             ["leader", "sharding", "necessary" | "processing"] => is_old,
-            ["leader", "failover", "items", _] => is_old && failover && !planted,
+            ["leader", "failover", "items", _] => is_old && failover && !planted && !waits,
             ["leader", _, "latch", _] => is_old,
             // A Rust owner runs it or drops it.
             ["trigger", name] if let Some(item) = item_of_trigger(name) => {

@@ -99,6 +99,10 @@ fn late(evidence: &Evidence, item: u32, due: Timestamp, begin: &Begin) -> Option
     if bound > evidence.terms.end || !had_failover(evidence, begin.at, lease_end) || !evidence.java.is_empty() {
         return None;
     }
+    let disabled = evidence.path.item_disabled(item);
+    if evidence.history.iter().any(|change| change.path == disabled && change.at <= bound) {
+        return None; // it is not taken over while it is disabled
+    }
     // Another trouble at that time is another story.
     let near = |(from, to): &&(Timestamp, Timestamp)| *from <= bound && *to >= begin.at;
     if evidence.troubles.iter().filter(near).count() > 1 {

@@ -270,10 +270,11 @@ pub(crate) fn spoil_input(defect: Option<Defect>, machine: &JobMachine, input: I
     })
 }
 
-/// The answers of a takeover's look at orphans: the instances, then six nodes and the claims of each.
+/// The answers of a takeover's look at orphans: the instances, then six nodes, the claims and another node of each.
 fn is_orphan(answers: &[Answer]) -> bool {
-    let of_orphan = |part: &[Answer]| matches!(part, [nodes @ .., Answer::Children(_)] if nodes.len() == 6);
-    matches!(answers, [Answer::Children(_), rest @ ..] if !rest.is_empty() && rest.chunks(7).all(of_orphan))
+    let of_orphan =
+        |part: &[Answer]| matches!(part, [nodes @ .., Answer::Children(_), Answer::Node(_)] if nodes.len() == 6);
+    matches!(answers, [Answer::Children(_), rest @ ..] if !rest.is_empty() && rest.chunks(8).all(of_orphan))
 }
 
 /// What a machine with that defect asks for.

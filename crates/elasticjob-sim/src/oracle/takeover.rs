@@ -100,7 +100,9 @@ fn late(evidence: &Evidence, item: u32, due: Timestamp, begin: &Begin) -> Option
         return None;
     }
     let disabled = evidence.path.item_disabled(item);
-    if evidence.history.iter().any(|change| change.path == disabled && change.at <= bound) {
+    let switched = || evidence.history.iter().filter(|change| change.path == disabled && change.at <= bound);
+    let was_disabled = switched().rfind(|change| change.at <= begin.at).is_some_and(|c| c.what != What::Deleted);
+    if was_disabled || switched().any(|change| change.at > begin.at) {
         return None; // it is not taken over while it is disabled
     }
     // Another trouble at that time is another story.

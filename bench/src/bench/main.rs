@@ -7,6 +7,7 @@ mod firings;
 mod floor;
 mod list;
 mod report;
+mod scale;
 mod server;
 mod side;
 mod single;
@@ -27,7 +28,7 @@ use side::Side;
 /// What is measured beside the rows of `firings::ROWS`.
 const SINGLES: [&str; 9] = ["floor", "oneoff", "takeover", "storm", "storm-100", "idle", "cold", "churn", "list"];
 /// What is measured only when it is asked for.
-const ASKED_FOR: [&str; 1] = ["trace"];
+const ASKED_FOR: [&str; 2] = ["trace", "scale"];
 
 /// Measures our workload beside Java's and prints tables; the same goes to `report.md` and `report.json` in `target/bench`,
 /// after each measurement what there is by then.
@@ -131,6 +132,7 @@ fn single(bench: &Bench, name: &str, sides: &[Side], report: &mut Report) -> any
         }
         "churn" => report.churn = single::churn(bench)?,
         "list" => report.list = list::measure(bench)?,
+        "scale" => report.scale = scale::measure(bench)?,
         "trace" => report.trace.push(trace::measure(bench)?),
         _ => {}
     }

@@ -11,6 +11,7 @@ use crate::bare::Bare;
 use crate::firings::{Figures, HEAD};
 use crate::floor::Floor;
 use crate::list::Listed;
+use crate::scale::Scale;
 use crate::single::{Churn, Cold, Idle, OneOff, Storm, Takeover};
 use crate::tell;
 use crate::trace::Traced;
@@ -29,6 +30,7 @@ pub(crate) struct Report {
     pub(crate) churn: Vec<Churn>,
     pub(crate) list: Vec<Listed>,
     pub(crate) trace: Vec<Traced>,
+    pub(crate) scale: Vec<Scale>,
     not_run: Vec<(String, String)>,
     failed: Vec<(String, String)>,
 }
@@ -83,6 +85,7 @@ impl Report {
         values(&mut text, "Jobs that are started, stopped and removed", &self.churn);
         values(&mut text, "A list of jobs", &self.list);
         values(&mut text, "The event trace (SQLite)", &self.trace);
+        values(&mut text, "One job on a thousand instances", &self.scale);
         for (title, rows) in [("Java was not run", &self.not_run), ("Came to nothing", &self.failed)] {
             for (at, (row, why)) in rows.iter().enumerate() {
                 let _ =

@@ -272,9 +272,16 @@ impl JobMachine {
         }
         let from = self.orphaned_by(item, live, answers);
         if from.is_some() && node(7).is_some() {
-            // Its owner looks for it when the item is enabled.
+            // Where the mark is ours, nobody but us knows that it does not run, whoever has the item.
             self.orphans.remove(&item);
-            out.note(Note::TakeoverWaits { item });
+            if self.left_behind.insert(item) {
+                out.note(Note::TakeoverWaits { item });
+            }
+            if !self.items.contains_key(&item) && !self.claimed.contains(&item) {
+                // Anew, so that it is read again: it may have gone meanwhile.
+                self.unwatch(vec![self.path.item_disabled(item)], out);
+                self.watch(vec![self.path.item_disabled(item)], out);
+            }
             return false;
         }
         let dead = |id: &String| if id == self.id() { self.is_dead(item, id) } else { !live.contains(id) };

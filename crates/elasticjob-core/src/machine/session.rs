@@ -179,6 +179,12 @@ impl JobMachine {
                 self.gone.remove(*id);
             }
             Some(Place::ItemDisabled(item)) => {
+                if node.is_none() && self.left_behind.remove(item) {
+                    self.orphans.insert(*item);
+                    if !self.items.contains_key(item) && !self.claimed.contains(item) {
+                        self.unwatch(vec![self.path.item_disabled(*item)], out);
+                    }
+                }
                 if let Some(own) = self.items.get_mut(item) {
                     if own.disabled != node.is_some() {
                         out.note(Note::ItemSwitched { item: *item, enabled: node.is_none() });

@@ -102,7 +102,10 @@ impl JobMachine {
 
     pub(super) fn inspected(&mut self, now: Timestamp, item: u32, result: StepResult, out: &mut Effects) {
         let StepResult::Answers(answers) = result else { return };
-        let Some(mark) = answers[0].node() else { return drop(self.blocked.remove(&item)) };
+        let Some(mark) = answers[0].node() else {
+            self.blocked.remove(&item);
+            return;
+        };
         let (owner, version) = (mark.text(), mark.version);
         let ours = owner == self.id() && self.is_dead(item, &owner);
         let listed = path_lists(&answers[1], &owner);
@@ -142,7 +145,10 @@ impl JobMachine {
             return;
         }
         // Only while the item is ours can nobody else have begun it meanwhile.
-        let Some(own) = self.items.get(&item) else { return drop(self.blocked.remove(&item)) };
+        let Some(own) = self.items.get(&item) else {
+            self.blocked.remove(&item);
+            return;
+        };
         let mut ops = vec![
             Op::check(self.path.item_owner(item), own.owner_version),
             Op::exists(self.path.item_claim(item, self.session_id())),

@@ -75,20 +75,23 @@ impl Served {
 
     /// Serves this from now on; what is the same as before goes on, and what could not be served is tried again.
     pub(crate) async fn serve(&mut self, services: Services, connection: &Connection) {
-        if services.dump != self.services.dump {
-            if let Some(service) = self.dump.take() {
-                service.stop().await;
-            }
+        let (dump_changed, metrics_changed) =
+            (services.dump != self.services.dump, services.metrics != self.services.metrics);
+        // Both stop before one starts: it may get the port of the other one.
+        if dump_changed && let Some(service) = self.dump.take() {
+            service.stop().await;
+        }
+        if metrics_changed && let Some(task) = self.metrics.take() {
+            task.abort();
+            let _ = task.await; // the port is free then
+        }
+        if dump_changed {
             self.services.dump = None;
             if let Some(address) = services.dump {
                 self.start_dump(address, connection).await;
             }
         }
-        if services.metrics != self.services.metrics {
-            if let Some(task) = self.metrics.take() {
-                task.abort();
-                let _ = task.await; // the port is free then
-            }
+        if metrics_changed {
             self.services.metrics = None;
             if let Some(address) = services.metrics {
                 self.start_metrics(address, connection).await;

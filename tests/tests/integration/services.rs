@@ -274,6 +274,20 @@ fn the_file_moves_services_and_silent_clients_do_not_keep_others_out() {
     assert!(TcpStream::connect(("127.0.0.1", first)).is_err(), "the old port is free");
     assert!(!ask(second, b"dump@report\n").is_empty());
 
+    // Each gets the port of the other one.
+    let text = std::fs::read_to_string(&file).expect("the file");
+    let swapped = text.replace(&second.to_string(), "X").replace(&agent.port.to_string(), &second.to_string());
+    std::fs::write(&file, swapped.replace('X', &agent.port.to_string())).expect("a file");
+    agent.process.signal("HUP");
+    eventually("metrics have moved", PATIENCE, || {
+        get(second, "/readyz").filter(|(_, body)| body == "ready\n").map(drop)
+    });
+    assert!(!ask(agent.port, b"dump@report\n").is_empty());
+    assert!(!agent.process.log().contains("cannot be listened on"), "{}", agent.process.log());
+    std::fs::write(&file, text).expect("a file");
+    agent.process.signal("HUP");
+    eventually("and back", PATIENCE, || get(agent.port, "/readyz").filter(|(_, body)| body == "ready\n").map(drop));
+
     // 64 connections at one time, ten seconds each.
     let mut silent: Vec<TcpStream> = Vec::new();
     eventually("no place is left", PATIENCE, || {

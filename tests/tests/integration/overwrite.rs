@@ -82,6 +82,11 @@ fn what_an_operator_disabled_stays_disabled_whatever_overwrite_says() {
         case.run(&["server", "enable", server]);
         case.has_config("disabled: true");
         assert!(case.run(&["job", "list"]).contains("DISABLED"), "overwrite: {mode}");
+        // Nor does a file that says nothing of it.
+        let edited = case.file("edited.yaml", "0/2", &format!("      overwrite: {mode}\n"));
+        case.run(&["job", "apply", "--yes", edited.to_str().expect("text")]);
+        case.has_config("cron: 0/2 * * * * ?");
+        case.has_config("disabled: true");
         assert!(!again.log().contains("begins items"), "overwrite: {mode}: {}", again.log());
         stop(again);
     }

@@ -57,6 +57,7 @@ fn a_missing_or_wrong_digest_is_reported_with_what_to_do_and_other_jobs_run_on()
         elasticjob_tests::pause(Duration::from_secs(5));
         let warned = stranger.log().matches("the registry refuses").count();
         assert_eq!(warned, 1, "one line, not one a second: {}", stranger.log());
+        assert!(!stranger.log().contains("diverged"), "the servers agree: {}", stranger.log());
         stranger.signal("TERM");
         assert_eq!(stranger.wait(PATIENCE).code(), Some(0), "{}", stranger.log());
     }

@@ -12,8 +12,16 @@ use crate::args::Output;
 use crate::output::{self, Listing};
 use crate::{Failure, agent};
 
-/// The configurations of a file: one as it is stored, or those of an agent's file.
-pub(super) fn read(path: &Path) -> Result<Vec<JobDocument>, Failure> {
+/// The configurations of a file.
+pub(super) enum Wanted {
+    /// One as it is stored: each of its keys counts.
+    Stored(JobDocument),
+    /// Those of an agent's file.
+    OfFile(Vec<JobDocument>),
+}
+
+/// Reads a file.
+pub(super) fn read(path: &Path) -> Result<Wanted, Failure> {
     let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
     let wrong = |text: String| Failure::Wrong(vec![format!("{name}:{text}")]);
     let mut text = String::new();
@@ -28,20 +36,35 @@ pub(super) fn read(path: &Path) -> Result<Vec<JobDocument>, Failure> {
     if !has("jobName") {
         let file = agent::load_text(&text, &name)?;
         agent::tell_warnings(&file, &name);
-        return Ok(file.jobs.into_iter().map(|job| job.document).collect());
+        return Ok(Wanted::OfFile(file.jobs.into_iter().map(|job| job.document).collect()));
     }
     let document = JobDocument::parse(text.as_bytes()).map_err(|error| wrong(format!(" {error}")))?;
-    Ok(vec![document])
+    Ok(Wanted::Stored(document))
+}
+
+/// A file without `disabled` does not enable what an operator has disabled.
+async fn keep_disabled(operate: &Operate, mut document: JobDocument) -> JobDocument {
+    let Ok(stored) = operate.config(&document.job_name).await else { return document };
+    let is_disabled = JobDocument::parse(stored.text.as_bytes()).is_ok_and(|stored| stored.disabled);
+    if is_disabled && !document.disabled {
+        output::tell(&format!("job `{0}` is disabled and stays so: `elasticjob job enable {0}`", document.job_name));
+        document.disabled = true;
+    }
+    document
 }
 
 /// Shows every difference, asks once, and writes. Nothing is written when one of them has a fault. Jobs that the registry does not
 /// contain yet are skipped, if it contains another one of the file.
-pub(super) async fn run(
-    operate: &Operate,
-    documents: Vec<JobDocument>,
-    yes: bool,
-    format: Output,
-) -> Result<(), Failure> {
+pub(super) async fn run(operate: &Operate, wanted: Wanted, yes: bool, format: Output) -> Result<(), Failure> {
+    let mut documents = Vec::new();
+    match wanted {
+        Wanted::Stored(document) => documents.push(document),
+        Wanted::OfFile(found) => {
+            for document in found {
+                documents.push(keep_disabled(operate, document).await);
+            }
+        }
+    }
     let (mut changes, mut unknown) = (Vec::new(), Vec::new());
     for document in documents {
         match operate.plan_config(document).await {

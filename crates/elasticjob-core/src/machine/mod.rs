@@ -394,7 +394,7 @@ impl JobMachine {
                 self.rests.remove(&self.rule);
             }
             StepResult::Answers(_) => self.failures = 0,
-            StepResult::Refused(_) => self.rest(now, self.rule, &step, out),
+            StepResult::Refused(refusal) => self.rest(now, self.rule, &step, refusal.reason, out),
         }
         match step {
             Step::ReadApplied => self.applied_read(result),

@@ -9,6 +9,7 @@ use super::types::Effects;
 use super::{JobMachine, Note, back_off};
 use crate::limits;
 use crate::time::Timestamp;
+use crate::tree::Reason;
 
 /// The rules that were rejected, by their index in `RULES`.
 pub(super) type Rests = BTreeMap<usize, Rest>;
@@ -52,8 +53,10 @@ impl JobMachine {
     }
 
     /// Counts a rejection, and pauses the rule when there are too many.
-    pub(super) fn rest(&mut self, now: Timestamp, rule: usize, step: &Step, out: &mut Effects) {
-        if let Some(times) = self.rests.entry(rule).or_default().count(now, parts(step)) {
+    pub(super) fn rest(&mut self, now: Timestamp, rule: usize, step: &Step, reason: Reason, out: &mut Effects) {
+        let paused = self.rests.entry(rule).or_default().count(now, parts(step));
+        // A missing right is logged by the process, with its node, and the servers agree.
+        if let Some(times) = paused.filter(|_| reason != Reason::Forbidden) {
             out.note(Note::Refused { what: about(step), times });
         }
     }

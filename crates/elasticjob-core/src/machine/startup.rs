@@ -211,8 +211,11 @@ impl JobMachine {
                 // A firing may fall due before we hear of what we have written ourselves.
                 let path = self.path.clone();
                 if let Some(text) = server {
-                    if text == "DISABLED" {
-                        out.note(Note::DisabledByStart { server: self.setup.identity.server_ip.clone() });
+                    let server = self.setup.identity.server_ip.clone();
+                    if text == "DISABLED" && self.setup.document.disabled {
+                        out.note(Note::DisabledByStart { server });
+                    } else if text == "DISABLED" {
+                        out.note(Note::KeptDisabled { server, everywhere: true });
                     }
                     let at = path.server(&self.setup.identity.server_ip);
                     self.view.apply(&path, &at, Some(Node::new(text, zxid, 0, now)));

@@ -394,6 +394,6 @@ fn written(ops: &[Op]) -> BTreeMap<String, Vec<u8>> {
 /// The most similar name, when it is near: at most a third of the letters differ.
 fn nearest(name: &str, names: &[String]) -> Option<String> {
     let far = |other: &String| strsim::osa_distance(&name.to_lowercase(), &other.to_lowercase());
-    let best = names.iter().min_by_key(|other| far(other))?;
+    let best = names.iter().filter(|other| *other != name).min_by_key(|other| far(other))?;
     (far(best) <= name.chars().count().div_ceil(3)).then(|| best.clone())
 }

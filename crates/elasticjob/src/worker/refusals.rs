@@ -27,21 +27,31 @@ struct Logged {
     at: Instant,
     /// The jobs that were refused since.
     jobs: HashSet<String>,
+    /// The jobs that a log line has named since.
+    named: HashSet<String>,
 }
+
+/// Jobs that a kind of refusal names one by one, before they are only counted.
+const NAMED_MAX: usize = 10;
 
 impl Refusals {
     /// Returns how many other jobs were refused for the same cause since its last log line; `None` while that line is recent.
     fn note(&mut self, job: &str, error: &Error, now: Instant) -> Option<usize> {
         let kind = std::mem::discriminant(error);
         let Some(logged) = self.0.get_mut(&kind) else {
-            self.0.insert(kind, Logged { at: now, jobs: HashSet::new() });
+            let named = HashSet::from([job.to_owned()]);
+            self.0.insert(kind, Logged { at: now, jobs: HashSet::new(), named });
             return Some(0);
         };
-        logged.jobs.insert(job.to_owned());
         if now.duration_since(logged.at) < LOG_EVERY {
-            return None;
+            let is_new = logged.named.len() < NAMED_MAX && logged.named.insert(job.to_owned());
+            if !is_new {
+                logged.jobs.insert(job.to_owned());
+            }
+            return is_new.then_some(0);
         }
         logged.at = now;
+        logged.named = HashSet::from([job.to_owned()]);
         let jobs = std::mem::take(&mut logged.jobs);
         Some(jobs.iter().filter(|other| *other != job).count())
     }
@@ -87,12 +97,17 @@ mod tests {
         let denied = |path: &str| Error::Denied { path: path.to_owned() };
         let start = clock::instant();
         assert_eq!(refusals.note("a", &denied("/a"), start), Some(0));
-        for job in ["a", "b", "c", "b"] {
-            assert_eq!(refusals.note(job, &denied("/x"), start + Duration::from_secs(1)), None);
+        for (job, logged) in [("a", None), ("b", Some(0)), ("c", Some(0)), ("b", None), ("c", None)] {
+            assert_eq!(refusals.note(job, &denied("/x"), start + Duration::from_secs(1)), logged, "{job}");
+        }
+        for number in 0..20 {
+            let logged = (number < NAMED_MAX - 3).then_some(0);
+            let job = format!("job{number}");
+            assert_eq!(refusals.note(&job, &denied("/x"), start + Duration::from_secs(2)), logged, "{job}");
         }
         let large = Error::TooLarge { path: "/a".into(), bytes: 2, limit: 1 };
         assert_eq!(refusals.note("a", &large, start + Duration::from_secs(1)), Some(0), "another cause");
-        assert_eq!(refusals.note("a", &denied("/a"), start + LOG_EVERY), Some(2));
+        assert_eq!(refusals.note("a", &denied("/a"), start + LOG_EVERY), Some(15));
         assert_eq!(refusals.note("a", &denied("/a"), start + LOG_EVERY * 2), Some(0));
     }
 }

@@ -15,7 +15,7 @@ use crate::{Failure, agent};
 /// The configurations of a file.
 pub(super) enum Wanted {
     /// One as it is stored: each of its keys counts.
-    Stored(JobDocument),
+    Stored(Box<JobDocument>),
     /// Those of an agent's file.
     OfFile(Vec<JobDocument>),
 }
@@ -39,7 +39,7 @@ pub(super) fn read(path: &Path) -> Result<Wanted, Failure> {
         return Ok(Wanted::OfFile(file.jobs.into_iter().map(|job| job.document).collect()));
     }
     let document = JobDocument::parse(text.as_bytes()).map_err(|error| wrong(format!(" {error}")))?;
-    Ok(Wanted::Stored(document))
+    Ok(Wanted::Stored(Box::new(document)))
 }
 
 /// A file without `disabled` does not enable what an operator has disabled.
@@ -58,7 +58,7 @@ async fn keep_disabled(operate: &Operate, mut document: JobDocument) -> JobDocum
 pub(super) async fn run(operate: &Operate, wanted: Wanted, yes: bool, format: Output) -> Result<(), Failure> {
     let mut documents = Vec::new();
     match wanted {
-        Wanted::Stored(document) => documents.push(document),
+        Wanted::Stored(document) => documents.push(*document),
         Wanted::OfFile(found) => {
             for document in found {
                 documents.push(keep_disabled(operate, document).await);

@@ -139,7 +139,7 @@ pub(crate) fn agent_command(file: &Path, off: i64) -> Command {
     }
 }
 
-/// Starts an agent of ours whose wall clock is off by what the file `clock` says, such as `-60`, at each moment.
+/// Starts an agent whose wall clock is off by the seconds in the file `clock`, such as `-60`, at each moment.
 ///
 /// # Panics
 ///

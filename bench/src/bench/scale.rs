@@ -41,7 +41,7 @@ struct Crowd<'a> {
     server: &'a ZooKeeper,
     registry: std::sync::Arc<dyn Registry>,
     runtime: tokio::runtime::Runtime,
-    /// Requests a second at rest.
+    /// Requests a second while no instance joins or dies.
     usual: f64,
 }
 

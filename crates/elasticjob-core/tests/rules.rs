@@ -53,7 +53,7 @@ fn a_resharding_that_is_refused_again_and_again_slows_down_alone() {
     assert_eq!(desk.owned(), 5, "it goes on when the registry takes it");
 }
 
-/// Somebody has changed the rights of its node: no data is written to it, and no child is created below it.
+/// An administrator has changed the rights of its node: no data is written to it, and no child is created below it.
 #[test]
 fn an_item_whose_begin_is_forbidden_does_not_hold_up_the_others() {
     let mut desk = Desk::new(3, || (0, 0));

@@ -117,7 +117,7 @@ pub enum Link {
     Down {
         /// Why.
         reason: String,
-        /// The registry answers, and refuses this client: it will, until somebody changes the credentials or the rights.
+        /// The registry answers and refuses this client, until the credentials or the rights are changed.
         refused: bool,
     },
     /// There is one.

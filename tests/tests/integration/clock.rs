@@ -31,22 +31,18 @@ fn a_clock_that_is_set_back_is_noticed_and_what_was_begun_in_the_last_minute_is_
     set(&clock, 0);
     let mut first = agent_with_clock_file(&file, &folder.path().join("first"), &clock);
     eventually("it runs", PATIENCE, || (begun(&first).len() > 3).then_some(()));
+    let set_back = |process: &Process, seconds: i64, line: &str| {
+        set(&clock, seconds);
+        eventually(line, PATIENCE, || process.log().contains(line).then_some(()));
+        let before = begun(process).len();
+        eventually("it runs by the new time", PATIENCE, || (begun(process).len() > before + 2).then_some(()));
+    };
 
-    set(&clock, -5);
-    eventually("it is in the log", PATIENCE, || {
-        first.log().contains("due times that come again are not").then_some(())
-    });
-    let before = begun(&first).len();
-    eventually("it runs on", PATIENCE, || (begun(&first).len() > before + 2).then_some(()));
+    set_back(&first, -5, "due times that come again are not");
     let due = begun(&first);
     assert!(due.is_sorted_by(|a, b| a < b), "no due time is begun twice: {due:?}");
 
-    set(&clock, -3_605);
-    eventually("it is in the log", PATIENCE, || {
-        first.log().contains("due times that come again are begun").then_some(())
-    });
-    let before = begun(&first).len();
-    eventually("it runs by the new time", PATIENCE, || (begun(&first).len() > before + 2).then_some(()));
+    set_back(&first, -3_605, "due times that come again are begun");
     let due = begun(&first);
     let last = due.len() - 1;
     assert!(due[last] < due[0], "an hour earlier: {due:?}");

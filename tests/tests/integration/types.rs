@@ -138,6 +138,7 @@ fn what_a_script_leaves_in_the_background_prints_and_runs_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let done = folder.path().join("done");
     let go = folder.path().join("go");
+    // Its loop waits for the file, not for time.
     let background = format!(
         "(echo first; while [ ! -e {} ]; do sleep 0.1; done; for i in $(seq 100); do echo line $i; done; echo {} >> {}) &\n",
         go.display(),

@@ -30,7 +30,7 @@ async fn nodes(registry: &dyn Registry) -> Nodes {
     found.into_iter().map(|(path, (text, ephemeral))| (clean(&path), (clean(&text), ephemeral))).collect()
 }
 
-/// Removes what COMPAT.md lists as ours: the claim below each owner, the ledger in each item, and the last line of the instance.
+/// Removes what only Rust instances write, by COMPAT.md: the claim below each owner, the ledger in each item, and the last line of the instance.
 fn without_ours(nodes: Nodes) -> Nodes {
     let (mut claims, mut ledgers, mut instances) = (0, 0, 0);
     let rest: Nodes = nodes
@@ -56,7 +56,7 @@ fn without_ours(nodes: Nodes) -> Nodes {
         })
         .collect();
     assert_eq!((claims, ledgers), (3, 3), "each of the three items has its claim and its ledger");
-    assert_eq!(instances, 1, "the instance says that it is ours");
+    assert_eq!(instances, 1, "the node shows that its instance is in Rust");
     rest
 }
 

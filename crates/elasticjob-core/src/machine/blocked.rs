@@ -55,14 +55,14 @@ impl JobMachine {
         self.read(Step::Inspect { item }, queries, out)
     }
 
-    /// Those who have taken items of ours over have time to run them; those who are gone have less.
+    /// An instance that has taken over an item of this one has time to run it; one that is gone has less.
     fn look_at_takers(&mut self, now: Timestamp) {
         let mut found = BTreeMap::new();
         for (number, item) in &self.items {
             let Some(by) = item.taken_by.clone().filter(|by| by != self.id() || self.is_dead(*number, by)) else {
                 continue;
             };
-            // An ephemeral one goes with its session: as long as it stands its process lives, registered or not.
+            // An ephemeral one goes with its session: while it exists its process lives, registered or not.
             let gone = item.taken_in == 0 && self.is_dead(*number, &by);
             let until = match self.takers.get(number) {
                 Some((taker, was_gone, until)) if *taker == by && *was_gone == gone => *until,
@@ -90,7 +90,7 @@ impl JobMachine {
             self.half_taken.insert(item);
             return;
         }
-        // It runs, or is one of ours, which needs no help: looked at again later.
+        // It runs, or is a Rust instance, which needs no help: read again later.
         if running.is_some_and(|mark| mark.is(taker)) || (failover.owner != 0 && failover.version == TAKEN_VERSION) {
             self.takers.insert(item, (taker.to_owned(), false, now + TAKER_TIME));
             return;
@@ -115,7 +115,7 @@ impl JobMachine {
         // A Java instance that has taken the run over leaves the mark of the dead one until its own run ends.
         let is_taken = taker.is_some_and(|n| !n.is(self.id()) && !self.is_dead(item, &n.text()));
         if !ours && (listed || takes || is_taken || lives_on(mark, answers[3].node(), answers[4].children())) {
-            // One that was shut down lets its runs end; nobody hears of its death.
+            // An instance that was shut down completes its runs; no event reports its death.
             let again = (!listed).then(|| now + LOOK_AGAIN);
             let by = taker.filter(|_| is_taken).map_or(owner, Node::text);
             return self.wait_for_mark(item, by, again, out);
@@ -129,7 +129,7 @@ impl JobMachine {
             return;
         }
         if self.taken.contains_key(&item) {
-            // Left behind since we took the item over.
+            // A mark from before this instance took the item over.
             let ops = vec![
                 Op::check(self.path.item_failover(item), TAKEN_VERSION),
                 Op::Delete { path: self.path.item_running(item), version: Some(version) },
@@ -144,7 +144,7 @@ impl JobMachine {
             self.orphans.insert(item);
             return;
         }
-        // Only while the item is ours can nobody else have begun it meanwhile.
+        // While this instance owns the item, no other instance can have begun it.
         let Some(own) = self.items.get(&item) else {
             self.blocked.remove(&item);
             return;

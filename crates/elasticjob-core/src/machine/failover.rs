@@ -272,13 +272,13 @@ impl JobMachine {
         }
         let from = self.orphaned_by(item, live, answers);
         if from.is_some() && node(7).is_some() {
-            // Where the mark is ours, nobody but us knows that it does not run, whoever has the item.
+            // If the mark is from this instance, no other instance knows that the item does not run, not even its owner.
             self.orphans.remove(&item);
             if self.left_behind.insert(item) {
                 out.note(Note::TakeoverWaits { item });
             }
             if !self.items.contains_key(&item) && !self.claimed.contains(&item) {
-                // Anew, so that it is read again: it may have gone meanwhile.
+                // Watched again, so that it is read again: it may have been deleted in the meantime.
                 self.unwatch(vec![self.path.item_disabled(item)], out);
                 self.watch(vec![self.path.item_disabled(item)], out);
             }

@@ -83,8 +83,8 @@ pub struct JobMachine {
     bereaved: BTreeSet<String>,
     /// Items that may be taken over.
     orphans: BTreeSet<u32>,
-    /// Items with a mark of ours that nobody runs, behind a `failover` of another one, and disabled items with an interrupted run: looked
-    /// at again when that node goes.
+    /// Items that are read again when a node is deleted: the `failover` of another instance over a stale mark of this one, or the
+    /// `disabled` of an item with an interrupted run.
     left_behind: BTreeSet<u32>,
     /// Takeovers that came to nothing: their nodes are to be deleted.
     abandoned: BTreeMap<u32, Abandoned>,

@@ -97,7 +97,7 @@ impl Output {
             let mut reader = BufReader::new(output);
             tokio::select! {
                 () = self.copy(stream, &mut reader) => {}
-                _ = given_up => {} // also where nobody waits for the output any more
+                _ = given_up => {} // also if the run was dropped
             }
             let _ = end.send(());
             let _ = tokio::io::copy_buf(&mut reader, &mut tokio::io::sink()).await;

@@ -15,14 +15,25 @@ use tokio::sync::{oneshot, watch};
 use crate::embedded::Inspection;
 use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch, clock};
 
+/// The effect of one transaction. The default has no effect: it is durable when every change before it is.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    /// The changed nodes by path, `None` for deleted ones.
+    pub(crate) nodes: Vec<(String, Option<Node>)>,
+    /// The events for the watches.
+    pub(crate) events: Vec<Event>,
+    /// The transaction number, 0 if the change has no nodes.
+    pub(crate) zxid: i64,
+}
+
 /// What a store does with the nodes that a commit has changed, before the commit is answered.
 pub(crate) trait Keeper: Send + Sync + std::fmt::Debug {
     /// Names the store to notify when the keeper fails and when it works again.
     fn attach(&self, store: Weak<Store>);
 
-    /// Keeps these nodes, `None` for deleted ones, and the number of their transaction. Calls back when they are durable. Must
-    /// not wait.
-    fn keep(&self, changes: Vec<(String, Option<Node>)>, zxid: i64, done: oneshot::Sender<Result<(), String>>);
+    /// Stores a change without waiting for the disk. When the change is durable, announces its events to the store and then
+    /// completes `done`. If it cannot be stored, its events are never announced.
+    fn keep(&self, change: Change, done: oneshot::Sender<Result<(), String>>);
 
     /// Checks or copies what it holds, after everything that was given to it before.
     fn inspect(&self, what: Inspection) -> oneshot::Receiver<Result<String, String>>;
@@ -168,9 +179,8 @@ impl Store {
                     // What changes nothing speaks of what others wrote: it is answered when that is durable.
                     let kept = match events.is_empty() {
                         true => self.barrier(),
-                        false => self.keep(&state.tree, &events, &passing, zxid),
+                        false => self.keep(&state, events, &passing, zxid),
                     };
-                    state.tell(&events);
                     kept.map(|k| (zxid, k)).ok_or(zxid)
                 }
                 Err(refusal) => return Outcome::Refused(refusal),
@@ -192,33 +202,45 @@ impl Store {
         deleted.filter(|path| tree.get(path).is_some_and(|node| node.owner != 0)).collect()
     }
 
+    /// Stores the change and announces its events once it is durable. Returns `None` if no node has to be stored: the events
+    /// were announced at once.
     fn keep(
         &self,
-        tree: &Tree,
-        events: &[Event],
+        state: &State,
+        events: Vec<Event>,
         passing: &HashSet<&str>,
         zxid: i64,
     ) -> Option<oneshot::Receiver<Result<(), String>>> {
-        let keeper = self.keeper.as_ref()?;
-        let changed = events.iter().filter(|e| e.kind != EventKind::Children);
+        let tree = &state.tree;
+        let changed = events.iter().filter(|e| self.keeper.is_some() && e.kind != EventKind::Children);
         let changed = changed.filter(|e| e.kind != EventKind::Deleted || !passing.contains(e.path.as_str()));
-        let changes: Vec<(String, Option<Node>)> = changed
+        let nodes: Vec<(String, Option<Node>)> = changed
             .map(|e| (e.path.clone(), tree.get(&e.path).filter(|n| n.owner == 0).cloned()))
             .filter(|(path, node)| node.is_some() || tree.get(path).is_none())
             .collect();
-        if changes.is_empty() {
-            return None;
+        match &self.keeper {
+            Some(keeper) if !nodes.is_empty() => {
+                let (done, kept) = oneshot::channel();
+                keeper.keep(Change { nodes, events, zxid }, done);
+                Some(kept)
+            }
+            Some(_) | None => {
+                state.tell(&events);
+                None
+            }
         }
-        let (done, kept) = oneshot::channel();
-        keeper.keep(changes, zxid, done);
-        Some(kept)
+    }
+
+    /// Announces the events of a durable change. Called by the keeper.
+    pub(crate) fn announce(&self, events: &[Event]) {
+        self.state.lock().tell(events);
     }
 
     /// Ends when everything that was committed before is durable.
     fn barrier(&self) -> Option<oneshot::Receiver<Result<(), String>>> {
         let keeper = self.keeper.as_ref()?;
         let (done, kept) = oneshot::channel();
-        keeper.keep(Vec::new(), 0, done);
+        keeper.keep(Change::default(), done);
         Some(kept)
     }
 

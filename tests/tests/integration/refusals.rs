@@ -109,6 +109,36 @@ fn a_right_that_is_missing_on_one_item_holds_up_that_item_alone_and_the_root_nee
 }
 
 #[test]
+fn a_job_that_cannot_be_read_is_listed_with_the_reason_and_hides_no_other_job() {
+    let zookeeper = ZooKeeper::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = file(folder.path(), "jobs.yaml", &zookeeper, "", &["closed", "open"], 0);
+    let agent = agent(&path, &folder.path().join("agent"));
+    eventually("both jobs run", PATIENCE, || (agent.log().matches("joined as").count() == 2).then_some(()));
+    zookeeper.set_acl("/refusals/closed/config", "world:anyone:a");
+    let url = format!("zookeeper://{}/refusals", zookeeper.address());
+    let list = |arguments: &[&str]| {
+        let listed = output(&[&["--registry", &url, "job", "list"], arguments].concat(), folder.path());
+        assert_eq!(listed.status.code(), Some(0), "{}", String::from_utf8_lossy(&listed.stderr));
+        String::from_utf8_lossy(&listed.stdout).into_owned()
+    };
+    let table = list(&[]);
+    let line = |job: &str| table.lines().find(|line| line.starts_with(job)).unwrap_or_else(|| panic!("{job}: {table}"));
+    assert!(line("closed").contains("access to `/closed/config` is denied"), "{table}");
+    assert!(line("open").contains("OK") && !line("open").contains("denied"), "{table}");
+    let server = table_of_first_server(&url, folder.path());
+    assert!(list(&["--server", &server]).contains("open"), "{server}");
+    zookeeper.set_acl("/refusals/closed/config", "world:anyone:cdrwa");
+    assert!(!list(&[]).contains("denied"));
+}
+
+fn table_of_first_server(url: &str, folder: &Path) -> String {
+    let listed = output(&["--registry", url, "server", "list", "--output", "json"], folder);
+    let servers: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+    servers[0]["serverIp"].as_str().expect("an address").to_owned()
+}
+
+#[test]
 fn an_oversized_job_is_refused_by_its_name_before_anything_starts() {
     let folder = tempfile::tempdir().expect("a folder");
     let parameters: Vec<String> = (0..8_000).map(|item| format!("{item}={}", "x".repeat(130))).collect();

@@ -152,7 +152,7 @@ fn listing(jobs: Vec<JobBrief>) -> Listing {
         let cron = job.cron.filter(|c| !c.is_empty()).unwrap_or_else(|| "-".into());
         let items = job.sharding_total_count.to_string();
         let description = match job.fault {
-            Some(fault) => format!("configuration: {fault}"),
+            Some(fault) => format!("cannot read the job: {fault}"),
             None => output::beginning(&job.description.unwrap_or_default()),
         };
         let instances = job.instance_count.to_string();

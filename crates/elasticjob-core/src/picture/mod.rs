@@ -45,6 +45,8 @@ pub struct Picture {
     pub latches: BTreeMap<String, Node>,
     /// The instances that were started with another configuration than the stored one, with the differences.
     pub differences: BTreeMap<String, Vec<Difference>>,
+    /// The nodes that the registry refused to show. The picture lacks them.
+    pub denied: Vec<String>,
 }
 
 /// The nodes of one item.
@@ -172,7 +174,8 @@ impl Picture {
             let place = format!("{latch}/{}", latch::first(&children(latch.clone()))?);
             Some((place.clone(), node(place)?))
         });
-        Picture { path: path.clone(), view, items, latches: latches.collect(), differences: differences.collect() }
+        let (latches, differences) = (latches.collect(), differences.collect());
+        Picture { path: path.clone(), view, items, latches, differences, denied: Vec::new() }
     }
 
     /// Whether two answers have the same names everywhere, so that what was read by the names of the first is complete for

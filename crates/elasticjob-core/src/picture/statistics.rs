@@ -48,7 +48,7 @@ pub struct JobBrief {
     pub instance_count: usize,
     /// Into how many items it is cut; 0 of a line that is about one server, as in Java.
     pub sharding_total_count: i64,
-    /// Why its configuration cannot be read. Java fails for all jobs then.
+    /// Why the configuration, or another node of the job, cannot be read. Java fails for all jobs then.
     pub fault: Option<String>,
 }
 
@@ -105,12 +105,13 @@ pub struct ShardInfo {
     pub failover: bool,
 }
 
-/// The line about a job; `None` when it has no configuration.
+/// The line about a job. Returns `None` if the job has no configuration.
 pub fn job_brief(picture: &Picture) -> Option<JobBrief> {
-    let config = picture.view.config.as_ref()?;
-    let (document, fault) = match JobDocument::parse(&config.data) {
-        Ok(document) => (Some(document), None),
-        Err(error) => (None, Some(error.to_string())),
+    let denied = picture.denied.first().map(|path| format!("access to `{path}` is denied"));
+    let (document, fault) = match picture.view.config.as_ref().map(|config| JobDocument::parse(&config.data)) {
+        Some(Ok(document)) => (Some(document), denied),
+        Some(Err(error)) => (None, denied.or_else(|| Some(error.to_string()))),
+        None => (None, Some(denied?)),
     };
     Some(JobBrief {
         job_name: picture.path.job().to_owned(),

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::clock;
-use crate::local::{Keeper, Store};
+use crate::local::{Change, Keeper, Store};
 
 const NODES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("nodes");
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
@@ -45,7 +45,7 @@ pub(super) struct Source {
 }
 
 enum Task {
-    Keep(Change),
+    Keep(Change, oneshot::Sender<Result<(), String>>),
     Inspect(Inspection, oneshot::Sender<Result<String, String>>),
     Close(oneshot::Sender<()>),
 }
@@ -57,12 +57,6 @@ pub(crate) enum Inspection {
     Check,
     /// Write a copy to this new file.
     Backup(PathBuf),
-}
-
-struct Change {
-    nodes: Vec<(String, Option<Node>)>,
-    zxid: i64,
-    done: oneshot::Sender<Result<(), String>>,
 }
 
 /// Hands changes to the writing thread, which ends with this value.
@@ -82,9 +76,9 @@ impl Keeper for Writer {
         let _ = self.store.set(store); // a writer belongs to one store
     }
 
-    fn keep(&self, nodes: Vec<(String, Option<Node>)>, zxid: i64, done: oneshot::Sender<Result<(), String>>) {
-        if let Err(mpsc::SendError(Task::Keep(change))) = self.tasks.send(Task::Keep(Change { nodes, zxid, done })) {
-            let _ = change.done.send(Err("the writer has ended".into()));
+    fn keep(&self, change: Change, done: oneshot::Sender<Result<(), String>>) {
+        if let Err(mpsc::SendError(Task::Keep(_, done))) = self.tasks.send(Task::Keep(change, done)) {
+            let _ = done.send(Err("the writer has ended".into()));
         }
     }
 
@@ -150,6 +144,10 @@ impl OpenFile {
         })
     }
 
+    fn store(&self) -> Option<Arc<Store>> {
+        self.store.get().and_then(Weak::upgrade)
+    }
+
     fn in_place(&self) -> Result<(), Error> {
         if (self.source.is_in_place)() {
             return Ok(());
@@ -171,6 +169,7 @@ impl OpenFile {
                 Err(RecvTimeoutError::Timeout) => Batch::default(),
                 Err(RecvTimeoutError::Disconnected) => return None,
             };
+            let (changes, waiting): (Vec<Change>, Vec<_>) = changes.into_iter().unzip();
             let written = self.in_place().and_then(|()| guarded(&self.path, || write_batch(&database, &changes)));
             // A disk that is nearly full lets the file be opened, and fails the next write.
             if written.is_ok() && is_broken && !changes.is_empty() {
@@ -178,8 +177,13 @@ impl OpenFile {
                 tracing::info!("the embedded registry {} can be written again", self.path.display());
             }
             let failure = written.err().map(|error| self.failed(&error, std::mem::replace(&mut is_broken, true)));
-            for change in changes {
-                let _ = change.done.send(failure.clone().map_or(Ok(()), Err));
+            if failure.is_none()
+                && let Some(store) = self.store()
+            {
+                changes.iter().for_each(|change| store.announce(&change.events));
+            }
+            for done in waiting {
+                let _ = done.send(failure.clone().map_or(Ok(()), Err));
             }
             for (what, done) in inspections {
                 let _ = done.send(match &failure {
@@ -209,7 +213,7 @@ impl OpenFile {
                 self.path.display()
             );
         }
-        if let Some(store) = self.store.get().and_then(Weak::upgrade) {
+        if let Some(store) = self.store() {
             store.fail(&reason);
         }
         reason
@@ -224,13 +228,13 @@ impl OpenFile {
         let mut again = clock::instant() + self.pause;
         loop {
             match incoming.recv_timeout(again.saturating_duration_since(clock::instant())) {
-                Ok(Task::Keep(change)) => drop(change.done.send(Err(reason.clone()))),
+                Ok(Task::Keep(_, done)) => drop(done.send(Err(reason.clone()))),
                 Ok(Task::Inspect(_, done)) => drop(done.send(Err(reason.clone()))),
                 Ok(Task::Close(done)) => return Err(Some(done)),
                 Err(RecvTimeoutError::Disconnected) => return Err(None),
                 Err(RecvTimeoutError::Timeout) => match self.open() {
                     Ok((database, tree)) => {
-                        if let Some(store) = self.store.get().and_then(Weak::upgrade) {
+                        if let Some(store) = self.store() {
                             store.recover(tree);
                         }
                         return Ok(database);
@@ -261,7 +265,7 @@ impl OpenFile {
 /// The changes and requests that are handled in one pass.
 #[derive(Default)]
 struct Batch {
-    changes: Vec<Change>,
+    changes: Vec<(Change, oneshot::Sender<Result<(), String>>)>,
     inspections: Vec<(Inspection, oneshot::Sender<Result<String, String>>)>,
     closing: Option<oneshot::Sender<()>>,
 }
@@ -272,7 +276,7 @@ impl Batch {
         let mut next = Some(first);
         while let Some(task) = next {
             match task {
-                Task::Keep(change) => batch.changes.push(change),
+                Task::Keep(change, done) => batch.changes.push((change, done)),
                 Task::Inspect(what, done) => batch.inspections.push((what, done)),
                 Task::Close(done) => batch.closing = Some(done),
             }

@@ -238,7 +238,7 @@ impl Operate {
             return Err(OperateError::UnknownJob { job: job.to_owned(), near: None });
         }
         let path = JobPath::new(job);
-        let mut known = self.know(&[(path.clone(), detail)], Known::new()).await?;
+        let mut known = self.know(&[(path.clone(), detail)], Known::new(), None).await?;
         for _ in 0..LOOKS {
             let queries = Picture::queries(&path, detail, &known);
             let answers = self.registry.read(queries.clone()).await?;
@@ -246,7 +246,7 @@ impl Operate {
             if Picture::same_names(&known, &seen) {
                 return Ok(Picture::build(&path, &seen));
             }
-            known = self.know(&[(path.clone(), detail)], seen).await?;
+            known = self.know(&[(path.clone(), detail)], seen, None).await?;
         }
         Ok(Picture::build(&path, &known))
     }
@@ -260,14 +260,17 @@ impl Operate {
         }
     }
 
-    /// Pictures of many jobs, in as few requests as there are levels of names, each packed with 500 questions. Jobs in which a
-    /// name has come or gone meanwhile are read again.
+    /// Pictures of many jobs, in as few requests as there are levels of names, each packed with 500 questions. If a name was
+    /// created or deleted in the meantime, its job is read again. If the registry denies access to a node, the job's picture
+    /// lacks that node and names it in [`Picture::denied`].
     async fn pictures(&self, jobs: &[String], detail: Detail) -> Result<Vec<Picture>, OperateError> {
         let paths: Vec<(JobPath, Detail)> = jobs.iter().map(|job| (JobPath::new(job), detail)).collect();
-        let mut known = self.know(&paths, Known::new()).await?;
+        let mut denied = BTreeSet::new();
+        let mut known = self.know(&paths, Known::new(), Some(&mut denied)).await?;
         for _ in 0..LOOKS {
             let names: Vec<Query> = known.keys().filter(|q| matches!(q, Query::Children(_))).cloned().collect();
-            let again: Known = names.iter().cloned().zip(self.registry.read(names.clone()).await?).collect();
+            let answers = self.read_visible(names.clone(), &mut denied).await?;
+            let again: Known = names.into_iter().zip(answers).collect();
             let moved: BTreeSet<String> = again
                 .iter()
                 .filter(|(query, answer)| known.get(query) != Some(answer))
@@ -277,13 +280,22 @@ impl Operate {
                 break;
             }
             known.retain(|query, _| path::job_of(query.path()).is_none_or(|job| !moved.contains(job)));
-            known = self.know(&paths, known).await?;
+            known = self.know(&paths, known, Some(&mut denied)).await?;
         }
-        Ok(paths.iter().map(|(path, _)| Picture::build(path, &known)).collect())
+        let build = |path: &JobPath| {
+            let is_of_job = |at: &&String| path::job_of(at) == Some(path.job());
+            Picture { denied: denied.iter().filter(is_of_job).cloned().collect(), ..Picture::build(path, &known) }
+        };
+        Ok(paths.iter().map(|(path, _)| build(path)).collect())
     }
 
-    /// Asks until no question is open.
-    async fn know(&self, jobs: &[(JobPath, Detail)], mut known: Known) -> Result<Known, OperateError> {
+    /// Asks until no question is open. Without `denied`, a node that the registry refuses to show is an error.
+    async fn know(
+        &self,
+        jobs: &[(JobPath, Detail)],
+        mut known: Known,
+        mut denied: Option<&mut BTreeSet<String>>,
+    ) -> Result<Known, OperateError> {
         loop {
             let open: Vec<Query> = jobs
                 .iter()
@@ -293,9 +305,43 @@ impl Operate {
             if open.is_empty() {
                 return Ok(known);
             }
-            let answers = self.registry.read(open.clone()).await?;
+            let answers = match denied.as_deref_mut() {
+                Some(denied) => self.read_visible(open.clone(), denied).await?,
+                None => self.registry.read(open.clone()).await?,
+            };
             known.extend(open.into_iter().zip(answers));
         }
+    }
+
+    /// Reads, and answers for a node that the registry refuses to show as for one that does not exist. Adds its path to `denied`.
+    async fn read_visible(
+        &self,
+        queries: Vec<Query>,
+        denied: &mut BTreeSet<String>,
+    ) -> Result<Vec<Answer>, OperateError> {
+        // The registry refuses a whole request because of one node: the halves of a refused request are asked again.
+        let mut open = vec![queries];
+        let mut answers = Vec::new();
+        while let Some(mut queries) = open.pop() {
+            match self.registry.read(queries.clone()).await {
+                Ok(more) => answers.extend(more),
+                Err(Error::Denied { .. }) if queries.len() > 1 => {
+                    let second = queries.split_off(queries.len() / 2);
+                    open.extend([second, queries]);
+                }
+                Err(Error::Denied { .. }) => {
+                    answers.extend(queries.into_iter().map(|query| {
+                        denied.insert(query.path().to_owned());
+                        match query {
+                            Query::Node(_) => Answer::Node(None),
+                            Query::Children(_) => Answer::Children(None),
+                        }
+                    }));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(answers)
     }
 
     /// There is no such job; is there one with nearly that name?

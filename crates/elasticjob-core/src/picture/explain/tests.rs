@@ -60,7 +60,10 @@ fn healthy() -> (Picture, JobDocument) {
         ..ItemView::default()
     };
     let items = BTreeMap::from([(0, item()), (1, item())]);
-    (Picture { path, view, items, latches: BTreeMap::new(), differences: BTreeMap::new() }, document)
+    (
+        Picture { path, view, items, latches: BTreeMap::new(), differences: BTreeMap::new(), denied: Vec::new() },
+        document,
+    )
 }
 
 fn verdicts(picture: &Picture, document: &JobDocument) -> Vec<(CheckName, Verdict)> {

@@ -158,6 +158,25 @@ async fn a_disk_that_is_full_at_any_write_costs_no_answered_commit_and_no_token_
     assert!(failures >= 20, "only {failures} of 60 points failed: is the disk ever full?");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_sees_a_change_only_when_it_is_durable() {
+    let disk = Disk::new(Vec::new());
+    let registry = disk.open();
+    let session_id = session(&registry).await;
+    registry.commit(session_id, &[Op::create("/a", "old")]).await;
+    let seen = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&seen);
+    let sink: crate::Sink = Arc::new(move |_| {
+        counter.fetch_add(1, Ordering::SeqCst);
+    });
+    let _watch = registry.watch(crate::Target::Node("/a".into()), sink).await.expect("a watch");
+    assert!(matches!(registry.commit(session_id, &[Op::set("/a", "new")]).await, Outcome::Committed { .. }));
+    assert_eq!(seen.load(Ordering::SeqCst), 1, "it is announced before the commit is answered");
+    disk.fill_after(0);
+    assert_eq!(registry.commit(session_id, &[Op::set("/a", "refused")]).await, Outcome::Unknown);
+    assert_eq!(seen.load(Ordering::SeqCst), 1, "what the disk refused is not announced");
+}
+
 #[tokio::test]
 async fn tokens_rise_although_the_nodes_that_held_them_were_removed() {
     let disk = Disk::new(Vec::new());

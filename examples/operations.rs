@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example operations`
 
-use elasticjob::{Operate, ScheduleJob, Scope};
+use elasticjob::{Operations, ScheduleJob, Scope};
 
 async fn run() -> Result<Vec<String>, Box<dyn std::error::Error>> {
     let connection = elasticjob::registry::connect("memory:").await?;
@@ -10,13 +10,13 @@ async fn run() -> Result<Vec<String>, Box<dyn std::error::Error>> {
         |context: elasticjob::Context| async move { if context.item() == 1 { Err("no paper".into()) } else { Ok(()) } };
     let job = ScheduleJob::new("print", 2).cron("0 0 3 * * ?").simple(code).start(&connection).await?;
 
-    let operate = Operate::new(connection.registry().clone());
-    let (_, results) = operate.trigger_and_wait("print").await?;
+    let operations = Operations::new(connection.registry().clone());
+    let (_, results) = operations.trigger_and_wait("print").await?;
     let mut lines: Vec<String> =
         results.iter().map(|result| format!("item {}: {}", result.item, result.text)).collect();
 
-    operate.disable(Scope::Job("print")).await?;
-    let explained = operate.explain("print").await?;
+    operations.disable(Scope::Job("print")).await?;
+    let explained = operations.explain("print").await?;
     lines.extend(explained.causes().map(|cause| format!("{}: {}", cause.name.word(), cause.evidence)));
     job.stop().await;
     Ok(lines)

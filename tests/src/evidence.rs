@@ -196,21 +196,17 @@ impl Living<'_> {
         let instance = self.joined_last(&life.log).unwrap_or_default();
         let said = |(at, line): (Timestamp, &str)| {
             let at = Timestamp(at.0 - life.off);
-            let (word, due) = if line.contains("misfire: items") {
-                ("misfired", "could not begin at ")
-            } else if line.contains("skips the firing of items") {
-                ("skipped", " due ")
-            } else if line.contains("was lost with the connection") {
-                ("lost", " due ")
-            } else if line.contains("no Rust instance began items") {
-                // One firing has a due time, several have the first and the last one.
-                ("passed", if line.contains(" firings ") { " from " } else { " due " })
-            } else {
-                return None;
-            };
-            let items = ranges::parse(line.split_once('[')?.1.split_once(']')?.0)?;
-            let first = moment(line.split_once(due)?.1)?;
-            let last = if due == " from " { moment(line.split_once(" to ")?.1)? } else { first };
+            let sentences = [
+                ("misfire: items could not start", "misfired"),
+                ("skipped a firing of items: ", "skipped"),
+                ("a run was lost with the connection", "lost"),
+                ("no Rust instance started them", "passed"),
+            ];
+            let (_, word) = *sentences.iter().find(|(sentence, _)| line.contains(sentence))?;
+            let items = field(line, "items")?.strip_prefix('[')?;
+            let items = ranges::parse(items.strip_suffix(']')?)?;
+            let first = moment(field(line, "due")?)?;
+            let last = field(line, "last_due").and_then(moment).unwrap_or(first);
             Some(Told { at, instance: instance.clone(), items, first, last, word })
         };
         self.lines(&life.log).filter_map(said).collect()
@@ -292,7 +288,14 @@ fn snapshots(folder: &Path) -> Vec<i64> {
 }
 
 fn joined_as(line: &str) -> Option<String> {
-    Some(line.split_once("joined as ")?.1.split([',', ' ']).next()?.to_owned())
+    line.contains(" joined").then(|| field(line, "instance")).flatten().map(str::to_owned)
+}
+
+/// Returns the value of a field of a log line in text format. A list in brackets is one value.
+pub fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let value = line.split_once(&format!(" {name}="))?.1;
+    let end = if value.starts_with('[') { value.find(']').map(|end| end + 1) } else { value.find(' ') };
+    Some(value.get(..end.unwrap_or(value.len()))?.trim_matches('"'))
 }
 
 /// The moment at the beginning of a text.

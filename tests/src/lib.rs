@@ -14,11 +14,11 @@ mod wait;
 mod zookeeper;
 
 pub use database::{Database, PASSWORD, USER, sqlite_rows};
-pub use evidence::{Life, Living, Transactions};
+pub use evidence::{Life, Living, Transactions, field};
 pub use journal::{Journal, Run};
 pub use process::{Process, agent, agent_with_clock, agent_with_clock_file, command, java, java_output, output};
 pub use proxy::Proxy;
 pub use server::{Server, Speech};
 pub use tap::{Moment, Tap};
-pub use wait::{eventually, pause, wall_clock_millis};
+pub use wait::{eventually, logged, pause, wall_clock_millis};
 pub use zookeeper::{Ensemble, ZooKeeper, free_port};

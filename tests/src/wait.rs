@@ -43,3 +43,8 @@ pub fn wall_clock_millis() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or_default()
 }
+
+/// Returns the number of log lines (text format) that contain this sentence and these fields.
+pub fn logged(log: &str, sentence: &str, fields: &str) -> usize {
+    log.lines().filter(|line| line.contains(sentence) && line.contains(fields)).count()
+}

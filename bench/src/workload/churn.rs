@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use elasticjob::registry::Connection;
-use elasticjob::{JobHandle, Operate, ScheduleJob};
+use elasticjob::{JobHandle, Operations, ScheduleJob};
 use tokio::task::JoinSet;
 
 use crate::settings::Settings;
@@ -17,17 +17,17 @@ const TOGETHER: usize = 256;
 pub(crate) async fn run(settings: &Settings, out: &mut dyn Write) -> anyhow::Result<()> {
     let address = settings.registry()?;
     let connection = elasticjob::registry::connect(&address).await?;
-    let operate = Arc::new(Operate::new(elasticjob::registry::attach(&address).await?));
+    let operations = Arc::new(Operations::new(elasticjob::registry::attach(&address).await?));
     let (jobs, rounds) = (settings.count("jobs", 10_000)?, settings.number("n", 5)?);
     for round in 1..=rounds {
         let handles = start(&connection, jobs).await?;
         for part in handles.chunks(TOGETHER) {
             let mut removing = JoinSet::new();
             for handle in part {
-                let (handle, operate) = (handle.clone(), Arc::clone(&operate));
+                let (handle, operations) = (handle.clone(), Arc::clone(&operations));
                 removing.spawn(async move {
                     handle.stop().await;
-                    operate.remove_job(handle.name()).await
+                    operations.remove_job(handle.name()).await
                 });
             }
             while let Some(removed) = removing.join_next().await {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::bail;
-use elasticjob::Operate;
+use elasticjob::Operations;
 use elasticjob::registry::{Link, Registry};
 use elasticjob_core::tree::Op;
 use elasticjob_registry::Outcome;
@@ -50,10 +50,10 @@ pub(crate) async fn fill(registry: &dyn Registry, jobs: usize, servers: usize) -
 
 /// Lists them, and says how long that took.
 pub(crate) async fn run(registry: &Arc<dyn Registry>, out: &mut dyn Write) -> anyhow::Result<()> {
-    let operate = Operate::new(Arc::clone(registry));
+    let operations = Operations::new(Arc::clone(registry));
     registry.link().wait_for(|l| matches!(l, Link::Up { .. })).await?;
     let start = crate::micros();
-    let jobs = operate.jobs().await?;
+    let jobs = operations.jobs().await?;
     let took = crate::micros() - start;
     let running = jobs.iter().filter(|job| job.status.word() == "OK").count();
     writeln!(out, "listed jobs={} running={running} ms={}", jobs.len(), took.div_ceil(1_000))?;

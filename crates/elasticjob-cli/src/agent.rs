@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use elasticjob::registry::{Connection, Error as RegistryError, Registry, embedded, zookeeper};
 use elasticjob::{
-    Error, Job, JobHandle, JobState, NetworkPreference, OneOffJob, Operate, Overwrite, Plugins, ScheduleJob,
+    Error, Job, JobHandle, JobState, NetworkPreference, OneOffJob, Operations, Overwrite, Plugins, ScheduleJob,
     StopReason, missing_programs,
 };
 use elasticjob_core::config::JobConfig;
@@ -477,9 +477,9 @@ impl Agent<'_> {
         if job.overwrite != Overwrite::Always {
             return false;
         }
-        let operate = Operate::new(Arc::clone(self.connection.registry()));
+        let operations = Operations::new(Arc::clone(self.connection.registry()));
         // What cannot be read is no reason to stop what runs.
-        let stored = operate.config(&job.document.job_name).await.ok();
+        let stored = operations.config(&job.document.job_name).await.ok();
         let stored = stored.and_then(|stored| elasticjob::JobDocument::parse(stored.text.as_bytes()).ok());
         stored.is_some_and(|stored| !job.document.differences(&stored).is_empty())
     }

@@ -8,7 +8,7 @@ mod cron;
 mod file;
 mod log;
 mod man;
-mod operate;
+mod operations;
 mod output;
 mod serve;
 
@@ -84,10 +84,10 @@ fn run(mut args: Args) -> Result<(), Failure> {
         Command::Cron { expression, zone, from, count } => {
             cron::run(&expression, zone.as_deref(), from.as_deref(), count, args.output)
         }
-        Command::Job { operation } => operate::job(&operation, args.registry.as_deref(), args.output),
-        Command::Server { operation } => operate::server(&operation, args.registry.as_deref(), args.output),
-        Command::Shard { operation } => operate::shard(&operation, args.registry.as_deref(), args.output),
-        Command::Registry { operation } => operate::registry(&operation),
+        Command::Job { operation } => operations::job(&operation, args.registry.as_deref(), args.output),
+        Command::Server { operation } => operations::server(&operation, args.registry.as_deref(), args.output),
+        Command::Shard { operation } => operations::shard(&operation, args.registry.as_deref(), args.output),
+        Command::Registry { operation } => operations::registry(&operation),
         Command::Completions { shell } => {
             let mut command = <Args as clap::CommandFactory>::command();
             let mut text = Vec::new();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob_core::machine::{Note, Source};
+use elasticjob_core::machine::{JobEvent, Source};
 use elasticjob_core::path::JobPath;
 use elasticjob_core::time::Timestamp;
 
@@ -91,12 +91,12 @@ pub struct Told {
 
 impl Told {
     /// What a note says about firings; `None` for the others.
-    pub fn from_note(at: Timestamp, instance: &str, note: &Note) -> Option<Told> {
+    pub fn from_note(at: Timestamp, instance: &str, note: &JobEvent) -> Option<Told> {
         let (word, items, first, last) = match note {
-            Note::Misfired { items, due } => ("misfired", items, due, due),
-            Note::Skipped { items, due, .. } => ("skipped", items, due, due),
-            Note::Lost { items, due } => ("lost", items, due, due),
-            Note::Passed { items, first, last, .. } => ("passed", items, first, last),
+            JobEvent::Misfired { items, due } => ("misfired", items, due, due),
+            JobEvent::Skipped { items, due, .. } => ("skipped", items, due, due),
+            JobEvent::Lost { items, due } => ("lost", items, due, due),
+            JobEvent::Passed { items, first, last, .. } => ("passed", items, first, last),
             _ => return None,
         };
         let (items, first, last) = (items.clone(), *first, *last);

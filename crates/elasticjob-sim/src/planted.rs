@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use elasticjob_core::machine::{Effect, EndedItem, Input, ItemEnd, JobMachine, Note, StepResult};
+use elasticjob_core::machine::{Effect, EndedItem, Input, ItemEnd, JobEvent, JobMachine, StepResult};
 use elasticjob_core::path::{JobPath, Place};
 use elasticjob_core::tree::{Mode, Op};
 use elasticjob_core::view::Answer;
@@ -302,7 +302,8 @@ pub(crate) fn spoil_effects(defect: Defect, machine: &JobMachine, effects: Vec<E
             }
             Effect::Unlatch(..) if defect == Defect::LatchKept => {}
             Effect::Read(..) if defect == Defect::AsksTooOften => spoiled.extend(vec![effect; 100]),
-            Effect::Note(Note::Passed { .. } | Note::Skipped { .. }) if defect == Defect::NotToldOfFirings => {}
+            Effect::Report(JobEvent::Passed { .. } | JobEvent::Skipped { .. })
+                if defect == Defect::NotToldOfFirings => {}
             other => spoiled.push(other),
         }
     }

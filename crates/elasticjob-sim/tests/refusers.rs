@@ -66,7 +66,7 @@ fn where_all_refuse_one_of_them_leads_and_the_items_of_the_dead_are_divided() {
         let owners = owners(&world, &path, 6);
         let lives = |owner: &Option<String>| owner.as_ref().is_some_and(|owner| !owner.starts_with(&dead));
         assert!(owners.iter().all(lives), "seed {seed}: {owners:?}\n{}", world.story());
-        let divided = world.story().matches("resharded from").count();
+        let divided = world.story().matches("resharded items").count();
         assert!(divided < 20, "seed {seed}: divided {divided} times\n{}", world.story());
     }
 }

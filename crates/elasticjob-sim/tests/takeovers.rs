@@ -75,7 +75,7 @@ fn a_firing_in_the_last_run_before_a_restart_is_caught_up() {
         let caught_up = world.journal().iter().filter(|entry| entry.source == Source::Misfire && entry.due == missed);
         let story = world.story();
         assert_eq!(caught_up.count(), 2, "seed {seed}: {story}");
-        assert!(!story.contains("no Rust instance began"), "seed {seed}: the firing was caught up\n{story}");
+        assert!(!story.contains("no Rust instance started"), "seed {seed}: the firing was caught up\n{story}");
     }
 }
 

@@ -14,7 +14,7 @@ use crate::execute::{
     self, Blocking, BlockingJob, Closure, Context, Dataflow, DataflowJob, Executor, ItemExecutor, JobResult, Simple,
     SimpleJob,
 };
-use crate::operate::{Operate, OperateError};
+use crate::operations::{OperationError, Operations};
 use crate::worker::{JobState, Message, Start};
 use crate::{Error, clock};
 
@@ -308,7 +308,7 @@ impl Job {
         };
         let (checked, plugins) = (Arc::clone(&items), Arc::clone(connection.plugins()));
         let check = ConfigCheck(Arc::new(move |config| execute::check(config, &*checked, &plugins)));
-        let executor = Executor::new(items, connection.surroundings(), &identity.id);
+        let executor = Executor::new(items, connection.shared(), &identity.id);
         let setup = Setup {
             document: self.description.document,
             overwrite: self.description.overwrite,
@@ -378,9 +378,9 @@ impl JobHandle {
     ///
     /// The job is disabled, or the registry failed.
     pub async fn execute(&self) -> Result<(), Error> {
-        match Operate::new(Arc::clone(self.connection.registry())).trigger(&self.name).await {
+        match Operations::new(Arc::clone(self.connection.registry())).trigger(&self.name).await {
             Ok(_) => Ok(()),
-            Err(OperateError::Registry(error)) => Err(error.into()),
+            Err(OperationError::Registry(error)) => Err(error.into()),
             Err(other) => Err(Error::Refused { job: self.name.clone(), reason: other.to_string() }),
         }
     }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use elasticjob_core::machine::{Identity, Surroundings};
+use elasticjob_core::machine::{Identity, MachineContext};
 use elasticjob_core::path::JobPath;
 use elasticjob_core::view::{Answer, Query};
 use elasticjob_registry::{Error as RegistryError, Link, Registry};
 use tokio::sync::OnceCell;
 
+use crate::error_handler::Dispatcher;
 use crate::execute;
 use crate::gather::Gathered;
-use crate::handle::Dispatcher;
 use crate::identity::{self, LifeOf, NetworkPreference};
 use crate::metrics::{Beside, Health, Metrics};
 use crate::plugins::Plugins;
@@ -31,7 +31,7 @@ pub struct Connection(Arc<Inner>);
 struct Inner {
     registry: Arc<dyn Registry>,
     worker: Worker,
-    surroundings: execute::Surroundings,
+    shared: execute::RunContext,
     server_ip: String,
     identity: OnceCell<(Identity, LifeOf)>,
 }
@@ -72,17 +72,17 @@ impl Connection {
         let server_ip = identity::server_ip(preference, registry.is_shared())?;
         let metrics = Arc::new(Metrics::default());
         let registry: Arc<dyn Registry> = Arc::new(Gathered::new(registry, Arc::clone(&metrics)));
-        let surroundings = Surroundings { zones: Box::new(clock::zone), strategies: plugins.strategies() };
-        let worker = Worker::start(Arc::clone(&registry), Arc::new(surroundings), Arc::clone(&metrics));
+        let shared = MachineContext { zones: Box::new(clock::zone), strategies: plugins.strategies() };
+        let worker = Worker::start(Arc::clone(&registry), Arc::new(shared), Arc::clone(&metrics));
         let plugins = Arc::new(plugins);
-        let surroundings = execute::Surroundings {
+        let shared = execute::RunContext {
             dispatcher: Arc::new(Dispatcher::new(Arc::clone(&plugins))),
             tracer: Arc::new(Tracer::new(Arc::clone(&plugins), &server_ip)),
             registry: Arc::clone(&registry),
             plugins,
             metrics,
         };
-        Ok(Connection(Arc::new(Inner { registry, worker, surroundings, server_ip, identity: OnceCell::new() })))
+        Ok(Connection(Arc::new(Inner { registry, worker, shared, server_ip, identity: OnceCell::new() })))
     }
 
     /// Traces the runs of this process's jobs from now on, as the settings say; `None` ends what was set before. A job
@@ -95,7 +95,7 @@ impl Connection {
     ///
     /// The type is not known, or the address is not one of a database that is supported.
     pub fn trace(&self, settings: Option<TraceSettings>) -> Result<(), Error> {
-        self.0.surroundings.tracer.set(settings).map_err(|reason| Error::Tracing { reason })
+        self.0.shared.tracer.set(settings).map_err(|reason| Error::Tracing { reason })
     }
 
     /// The registry, for operations; what goes through it is counted.
@@ -105,14 +105,14 @@ impl Connection {
 
     /// The plug-ins that configurations may name.
     pub fn plugins(&self) -> &Arc<Plugins> {
-        &self.0.surroundings.plugins
+        &self.0.shared.plugins
     }
 
     /// What this process has counted, as text in the OpenMetrics format, which Prometheus reads: runs, failures, lag,
     /// misfires, failovers, requests to the registry, queues. To be served under
     /// `application/openmetrics-text; version=1.0.0; charset=utf-8`.
     pub fn metrics(&self) -> String {
-        let execute::Surroundings { dispatcher, tracer, metrics, .. } = &self.0.surroundings;
+        let execute::RunContext { dispatcher, tracer, metrics, .. } = &self.0.shared;
         let (trace_queue, trace_dropped) = tracer.load();
         let registry_up = matches!(*self.0.registry.link().borrow(), Link::Up { .. });
         metrics.render(Beside { registry_up, trace_queue, trace_dropped, handlers: dispatcher.busy() })
@@ -120,7 +120,7 @@ impl Connection {
 
     /// The number of items whose code runs in this process.
     pub fn running_items(&self) -> u64 {
-        self.0.surroundings.metrics.running()
+        self.0.shared.metrics.running()
     }
 
     /// Whether this process does its work.
@@ -130,18 +130,18 @@ impl Connection {
             Link::Down { reason, .. } => Some(reason.clone()),
             Link::Closed => Some("the connection is closed".to_owned()),
         };
-        let metrics = &self.0.surroundings.metrics;
+        let metrics = &self.0.shared.metrics;
         Health { registry, jobs: metrics.parts(), refusals: metrics.refusals() }
     }
 
-    pub(crate) fn surroundings(&self) -> execute::Surroundings {
-        self.0.surroundings.clone()
+    pub(crate) fn shared(&self) -> execute::RunContext {
+        self.0.shared.clone()
     }
 
     /// Writes the rest of the event trace, and ends the session, so that others need not wait for its time-out. Jobs should
     /// be stopped before.
     pub async fn close(&self) {
-        self.0.surroundings.tracer.flush(TRACE_FLUSH_MAX).await;
+        self.0.shared.tracer.flush(TRACE_FLUSH_MAX).await;
         self.0.registry.close().await;
     }
 

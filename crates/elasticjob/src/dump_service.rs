@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock;
 use crate::connection::Connection;
-use crate::operate::dump_text;
+use crate::operations::dump_text;
 use crate::worker::Message;
 
 /// Connections that are served at one time; one more is closed at once.

@@ -33,15 +33,15 @@ mod committer;
 mod connection;
 mod dump_service;
 mod error;
+mod error_handler;
 mod execute;
 mod gather;
-mod handle;
 mod identity;
 mod latch;
-mod listen;
+mod listener;
 mod metrics;
 mod mirror;
-mod operate;
+mod operations;
 mod plugins;
 mod printable;
 mod props;
@@ -61,17 +61,17 @@ pub use elasticjob_core::shard::{Assignment, ShardingStrategy};
 pub use elasticjob_core::time::Timestamp;
 pub use elasticjob_core::wire::{Difference, JobDocument, Overwrite};
 pub use error::Error;
+pub use error_handler::{ErrorHandler, Failure};
 pub use execute::{
     BlockingJob, Cancelled, Context, DataflowJob, Http, ItemExecutor, JobError, JobResult, JobType, SPANS, Script,
     SimpleJob, THREAD_POOLS, missing_programs, shell_warnings,
 };
-pub use handle::{ErrorHandler, Failure};
 pub use identity::{NetworkPreference, server_ip};
-pub use listen::{DistributeOnce, ListenedRun, Listener, OnceListener, TimeOuts};
+pub use listener::{DistributeOnce, ListenedRun, Listener, OnceListener, TimeOuts};
 pub use metrics::Health;
-pub use operate::{
-    Change, DUMP_ANSWER_MAX, History, HistoryEntry, HistoryQuery, ItemResult, Operate, OperateError, Pending, Scope,
-    StoredConfig, TriggerRequest, Triggered, dump_from, history,
+pub use operations::{
+    Change, DUMP_ANSWER_MAX, History, HistoryEntry, HistoryQuery, ItemResult, OperationError, Operations, Pending,
+    Scope, StoredConfig, TriggerRequest, Triggered, dump_from, history,
 };
 pub use plugins::Plugins;
 #[doc(hidden)]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::shard::{self, ShardingStrategy};
 
+use crate::error_handler::{self, ErrorHandler};
 use crate::execute::{Http, JobType, Script, THREAD_POOLS};
-use crate::handle::{self, ErrorHandler};
-use crate::listen::{self, Listener};
+use crate::listener::{self, Listener};
 use crate::trace::TraceStorage;
 use crate::trace::rdb::Rdb;
 use crate::web::Clients;
@@ -41,8 +41,8 @@ impl Default for Plugins {
         Plugins {
             job_types: vec![Arc::new(Script), Arc::new(Http::new(&clients))],
             strategies: shard::built_in(),
-            error_handlers: handle::built_in(&clients),
-            listeners: listen::built_in(),
+            error_handlers: error_handler::built_in(&clients),
+            listeners: listener::built_in(),
             trace_storages: vec![Arc::new(Rdb)],
         }
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use elasticjob_core::machine::{
-    EndedItem, Input, ItemEnd, JobMachine, RunId, Setup, StepId, StepResult, StopReason, Surroundings,
+    EndedItem, Input, ItemEnd, JobMachine, MachineContext, RunId, Setup, StepId, StepResult, StopReason,
 };
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Event, EventKind, Node};
@@ -166,13 +166,13 @@ pub(crate) struct Worker(mpsc::UnboundedSender<Message>);
 
 impl Worker {
     /// Starts the task. It ends when no handle is left and all jobs have ended.
-    pub(crate) fn start(registry: Arc<dyn Registry>, surroundings: Arc<Surroundings>, metrics: Arc<Metrics>) -> Worker {
+    pub(crate) fn start(registry: Arc<dyn Registry>, context: Arc<MachineContext>, metrics: Arc<Metrics>) -> Worker {
         // Unbounded: watches and ended runs must never wait. What can be under way is bounded by the number of jobs.
         let (sender, receiver) = mpsc::unbounded_channel();
         let committer = Committer::start(Arc::clone(&registry), Arc::clone(&metrics.commit_queue));
         let task = Task {
             registry: Arc::clone(&registry),
-            surroundings,
+            context,
             metrics,
             committer,
             slots: Slots::new(),
@@ -221,7 +221,7 @@ async fn follow_link(mut link: watch::Receiver<Link>, worker: mpsc::WeakUnbounde
 
 struct Task {
     registry: Arc<dyn Registry>,
-    surroundings: Arc<Surroundings>,
+    context: Arc<MachineContext>,
     metrics: Arc<Metrics>,
     committer: Committer,
     slots: Slots<Slot>,
@@ -392,7 +392,7 @@ impl Task {
             let _ = start.answer.send(Err(Error::Duplicate { job: name }));
             return;
         }
-        let machine = JobMachine::new(start.setup, Arc::clone(&self.surroundings));
+        let machine = JobMachine::new(start.setup, Arc::clone(&self.context));
         self.metrics.started(&name, start.executor.meter());
         let job = self.slots.insert(Slot::new(name.clone(), machine, start.executor, start.state));
         self.names.insert(name, job);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use elasticjob::registry::memory::Memory;
 use elasticjob::registry::{Connection, Link, Registry};
 use elasticjob::{
-    DistributeOnce, JobResult, ListenedRun, NetworkPreference, OnceListener, Operate, Plugins, ScheduleJob,
+    DistributeOnce, JobResult, ListenedRun, NetworkPreference, OnceListener, Operations, Plugins, ScheduleJob,
 };
 use elasticjob_core::tree::{EventKind, Op};
 use elasticjob_registry::{Outcome, Sink, Target};
@@ -46,13 +46,13 @@ async fn a_mark_of_java_s_stays_until_java_has_looked_for_it() {
     // Item 1 is ours too, but rests: the mark of it is Java's.
     let job = ScheduleJob::new("shared", 2).cron("0 0 0 1 1 ?").listeners(&["TOLD"]);
     let handle = job.simple(|_| async { Ok(()) }).start(&connection).await.expect("starts");
-    let operate = Operate::new(Arc::clone(&java));
-    operate.disable_items("shared", &[1]).await.expect("disabled");
+    let operations = Operations::new(Arc::clone(&java));
+    operations.disable_items("shared", &[1]).await.expect("disabled");
 
     let (events, mut happened) = mpsc::unbounded_channel();
     let sink: Sink = Arc::new(move |event| drop(events.send((event.path, event.kind, std::time::Instant::now()))));
     let _watch = java.watch(Target::Subtree("/shared/guarantee".into()), sink).await.expect("watches");
-    operate.trigger("shared").await.expect("a trigger");
+    operations.trigger("shared").await.expect("a trigger");
     let Link::Up { session, .. } = java.link().borrow().clone() else { panic!("there is a link") };
     for moment in ["started", "completed"] {
         let (ours, theirs) = (format!("/shared/guarantee/{moment}/0"), format!("/shared/guarantee/{moment}/1"));

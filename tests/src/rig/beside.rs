@@ -240,7 +240,7 @@ fn rolling(side: Side) -> Saw {
 fn restart_disabled(side: Side) -> Saw {
     let mut place = Place::new(side, 2, 0, vec![Job { run: 0, ..JOB }]);
     place.wait_for_firing();
-    place.cluster.operate(&["server", "disable", &place.cluster.address(0)]);
+    place.cluster.operations(&["server", "disable", &place.cluster.address(0)]);
     place.cluster.leave(0, false);
     pause(Duration::from_millis(u64::from(SESSION) + 2_000));
     place.cluster.join(0);
@@ -279,7 +279,7 @@ fn catch_up(side: Side) -> Saw {
 
 fn trigger(side: Side) -> Saw {
     let place = Place::new(side, 1, 0, vec![Job { cron: "0,30 * * * * ?", items: 1, run: 8_000, ..JOB }]);
-    after_a_run(&place, |place| place.cluster.operate(&["job", "trigger", "job"]))
+    after_a_run(&place, |place| place.cluster.operations(&["job", "trigger", "job"]))
 }
 
 fn seconds(millis: i64) -> f64 {

@@ -109,7 +109,7 @@ impl Cluster {
     /// Starts an agent, and waits until it has joined.
     pub(super) fn join(&mut self, member: usize) {
         self.launch(member, 0);
-        let word = if self.members[member].side == Side::Java { "started" } else { "joined as" };
+        let word = if self.members[member].side == Side::Java { "started" } else { "INFO joined" };
         let log = self.life(member).log.clone();
         let says = || std::fs::read_to_string(&log).unwrap_or_default().contains(word).then_some(());
         eventually("the agent is up", PATIENCE, says);
@@ -130,7 +130,7 @@ impl Cluster {
     }
 
     /// Runs one of our commands on a host of ZooKeeper's, as an operator does.
-    pub(super) fn operate(&self, arguments: &[&str]) {
+    pub(super) fn operations(&self, arguments: &[&str]) {
         let registry = format!("zookeeper://{}/rig", self.keepers.addresses());
         let mut command = command();
         command.args(["--registry", &registry]).args(arguments);

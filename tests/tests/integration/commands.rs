@@ -39,7 +39,7 @@ fn up_shows_runs_within_seconds_and_ctrl_c_ends_it_cleanly() {
     assert!(output(&["job", "trigger", "tick"], folder.path()).status.success());
     eventually("the trigger", PATIENCE, || process.log().contains("(trigger)").then_some(()));
     assert!(output(&["job", "disable", "hello"], folder.path()).status.success());
-    eventually("it is disabled", PATIENCE, || process.log().contains("gave up the leadership").then_some(()));
+    eventually("it is disabled", PATIENCE, || process.log().contains("resigned as leader").then_some(()));
     let unknown = output(&["job", "trigger", "none"], folder.path());
     assert_eq!(
         (unknown.status.code(), text(&unknown.stderr).as_str()),
@@ -61,7 +61,7 @@ fn up_shows_runs_within_seconds_and_ctrl_c_ends_it_cleanly() {
     assert!(text(&list.stdout).contains("CRASHED"), "{}", text(&list.stdout));
     let process = up(folder.path(), "log2");
     eventually("it stays disabled", PATIENCE, || {
-        process.log().contains("the job is disabled in the registry and stays so").then_some(())
+        process.log().contains("the job is disabled in the registry").then_some(())
     });
     assert!(output(&["job", "enable", "hello"], folder.path()).status.success());
     eventually("it runs again", PATIENCE, || process.log().contains("hello from item 2").then_some(()));
@@ -347,8 +347,8 @@ fn a_watched_list_is_printed_again_when_it_has_changed() {
         eventually(&format!("list {number}"), PATIENCE, || watching.log().lines().nth(number).map(str::to_owned))
     };
     assert!(line(0).contains(r#""jobName":"tick","status":"OK""#), "{}", line(0));
-    let runs = agent.log().matches("ended items").count();
-    eventually("runs", PATIENCE, || (agent.log().matches("ended items").count() > runs + 3).then_some(()));
+    let runs = agent.log().matches("completed items").count();
+    eventually("runs", PATIENCE, || (agent.log().matches("completed items").count() > runs + 3).then_some(()));
     assert_eq!(watching.log().lines().count(), 1, "runs change nothing in it: {}", watching.log());
     assert!(output(&["job", "disable", "tick"], folder.path()).status.success());
     eventually("it is told", PATIENCE, || {

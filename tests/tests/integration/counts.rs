@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use elasticjob::registry::zookeeper::{Settings, Zookeeper};
 use elasticjob::registry::{Connection, Link};
-use elasticjob::{JobHandle, NetworkPreference, Operate, Plugins, ScheduleJob};
+use elasticjob::{JobHandle, NetworkPreference, Operations, Plugins, ScheduleJob};
 use elasticjob_core::tree::Op;
 use elasticjob_registry::Outcome;
 use elasticjob_tests::{ZooKeeper, eventually, pause, wall_clock_millis};
@@ -124,7 +124,7 @@ async fn jobs_that_come_and_go_leave_no_node_and_no_watch() {
     let zookeeper = ZooKeeper::start();
     let connection = connect(&zookeeper, "churn");
     connection.registry().link().wait_for(|link| matches!(link, Link::Up { .. })).await.expect("a link");
-    let operate = Arc::new(Operate::new(Arc::clone(connection.registry())));
+    let operations = Arc::new(Operations::new(Arc::clone(connection.registry())));
     let count =
         || ["zk_znode_count\t", "zk_watch_count\t", "zk_ephemerals_count\t"].map(|name| counter(&zookeeper, name));
     let Link::Up { session, .. } = *connection.registry().link().borrow() else { panic!("there is no link") };
@@ -137,10 +137,10 @@ async fn jobs_that_come_and_go_leave_no_node_and_no_watch() {
         let handles = start(&connection, JOBS, NEVER_NOW, &Arc::default()).await;
         let mut removing = JoinSet::new();
         for handle in handles {
-            let operate = Arc::clone(&operate);
+            let operations = Arc::clone(&operations);
             removing.spawn(async move {
                 handle.stop().await;
-                operate.remove_job(handle.name()).await
+                operations.remove_job(handle.name()).await
             });
         }
         for removed in removing.join_all().await {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use elasticjob_core::tree::Op;
 use elasticjob_registry::zookeeper::{Settings, Zookeeper};
 use elasticjob_registry::{Registry, conformance};
-use elasticjob_tests::{Journal, Process, ZooKeeper, agent, command, eventually, output};
+use elasticjob_tests::{Journal, Process, ZooKeeper, agent, command, eventually, logged, output};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -67,7 +67,7 @@ fn two_signals_are_no_failure_where_nothing_runs() {
     std::fs::write(&file, daily).expect("a file");
     for round in 0..5 {
         let mut process = agent(&file, &folder.path().join("log"));
-        eventually("it has joined", PATIENCE, || process.log().contains("joined as").then_some(()));
+        eventually("it has joined", PATIENCE, || process.log().contains("INFO joined").then_some(()));
         process.signal("TERM");
         process.signal("TERM");
         assert_eq!(process.wait(PATIENCE).code(), Some(0), "round {round}: {}", process.log());
@@ -81,7 +81,7 @@ fn a_watched_list_ends_with_its_reader() {
     script(&folder.path().join("report.sh"), "true");
     job_file(folder.path(), "jobs.yaml", "");
     let process = agent(&folder.path().join("jobs.yaml"), &folder.path().join("log"));
-    eventually("it has joined", PATIENCE, || process.log().contains("joined as").then_some(()));
+    eventually("it has joined", PATIENCE, || process.log().contains("INFO joined").then_some(()));
     let mut list = command();
     list.args(["job", "list", "--watch"]).current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut list = list.spawn().expect("runs");
@@ -148,9 +148,7 @@ fn a_host_with_ipv6_alone_is_known_by_that_address() {
         command
     };
     let process = Process::start(inside(&["up"]), &folder.path().join("log"));
-    eventually("it joins by its address", PATIENCE, || {
-        process.log().contains("joined as 2001:db8::7@-@").then_some(())
-    });
+    eventually("it joins by its address", PATIENCE, || process.log().contains("instance=2001:db8::7@-@").then_some(()));
     eventually("it runs", PATIENCE, || process.log().contains("hello from item").then_some(()));
     for (arguments, part) in [
         (&["server", "list"] as &[&str], "2001:db8::7"),
@@ -197,7 +195,7 @@ fn an_agent_goes_on_without_an_instance_that_holds_the_election_and_does_nothing
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let (_silent, session, process) =
         agent_behind_a_silent_place(&zookeeper, &runtime, folder.path(), "-guarded-latch-");
-    eventually("the job runs", PATIENCE, || process.log().contains("begins items [0]").then_some(()));
+    eventually("the job runs", PATIENCE, || (logged(&process.log(), "started items", "items=[0]") > 0).then_some(()));
     let log = process.log();
     let line = log.lines().find(|line| line.contains("has been first for 10 s")).unwrap_or_else(|| panic!("{log}"));
     assert!(line.contains("this instance goes on") && line.contains(&format!("{session:#x}")), "{line}");
@@ -236,7 +234,7 @@ fn a_rolling_restart_loses_no_firing_and_does_not_keep_idle_items_waiting() {
     std::fs::write(&file, jobs).expect("a file");
     let start = |name: String| {
         let process = agent(&file, &folder.path().join(name));
-        eventually("it owns items", PATIENCE, || process.log().contains("has items [").then_some(()));
+        eventually("it owns items", PATIENCE, || process.log().contains("owns items").then_some(()));
         process
     };
     let mut agents: Vec<Process> = (0..3).map(|number| start(format!("first-{number}"))).collect();

@@ -59,7 +59,7 @@ impl Cluster {
 
     fn start(&mut self) {
         let process = agent(&self.file, &self.log());
-        eventually("the agent has joined", PATIENCE, || process.log().contains("joined as").then_some(()));
+        eventually("the agent has joined", PATIENCE, || process.log().contains("INFO joined").then_some(()));
         self.agents.push(Agent { process, lives: true, killed: None });
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use elasticjob_tests::{Journal, Process, Run, ZooKeeper, agent, eventually, pause, wall_clock_millis};
+use elasticjob_tests::{Journal, Process, Run, ZooKeeper, agent, eventually, logged, pause, wall_clock_millis};
 
 use crate::{SESSION_MILLIS, job_file};
 
@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(folder: &std::path::Path, file: &std::path::Path, number: usize) -> Process {
     let process = agent(file, &folder.join(format!("log-{number}")));
-    eventually("the agent has joined", PATIENCE, || process.log().contains("joined as").then_some(()));
+    eventually("the agent has joined", PATIENCE, || process.log().contains("INFO joined").then_some(()));
     process
 }
 
@@ -102,7 +102,9 @@ fn items_whose_turn_comes_behind_the_end_of_the_session_are_not_started() {
     let more = "      failover: true\n      jobExecutorThreadPoolSizeProviderType: SINGLE_THREAD\n";
     let file = job_file(folder.path(), "job", &zookeeper.address(), &journal, 4, "1", more);
     let stopped = start(folder.path(), &file, 1);
-    eventually("it has all items", PATIENCE, || stopped.log().contains("has items [0-3]").then_some(()));
+    eventually("it has all items", PATIENCE, || {
+        (logged(&stopped.log(), "owns items", "items=[0-3]") > 0).then_some(())
+    });
     let registry = format!("zookeeper://{}/tests", zookeeper.address());
     let triggered = elasticjob_tests::output(&["--registry", &registry, "job", "trigger", "shared-job"], folder.path());
     assert!(triggered.status.success(), "{}", String::from_utf8_lossy(&triggered.stderr));
@@ -122,7 +124,7 @@ fn items_whose_turn_comes_behind_the_end_of_the_session_are_not_started() {
         (items == [0, 1, 2, 3]).then_some(())
     });
     stopped.signal("CONT");
-    eventually("it takes part again", PATIENCE, || (stopped.log().matches("joined as").count() == 2).then_some(()));
+    eventually("it takes part again", PATIENCE, || (stopped.log().matches("INFO joined").count() == 2).then_some(()));
     // A quiet time: what waits for its turn would start in it.
     pause(Duration::from_secs(3));
     let runs = journal.runs();

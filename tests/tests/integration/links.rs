@@ -8,7 +8,7 @@ use std::time::Duration;
 use elasticjob::registry::zookeeper::{Settings, Zookeeper};
 use elasticjob::registry::{Connection, Link, Registry};
 use elasticjob::{
-    BlockingJob, Context, JobHandle, JobResult, JobState, NetworkPreference, Operate, Plugins, ScheduleJob,
+    BlockingJob, Context, JobHandle, JobResult, JobState, NetworkPreference, Operations, Plugins, ScheduleJob,
 };
 use elasticjob_core::tree::Op;
 use elasticjob_core::view::Query;
@@ -226,7 +226,7 @@ async fn a_job_starts_where_the_namespace_went_with_the_last_one() {
         let job = ScheduleJob::new("job", 1).cron("* * * * * ?").simple(|_| async { Ok(()) });
         let handle = tokio::time::timeout(STARTS, job.start(&connection)).await.expect("in time").expect("starts");
         handle.stop().await;
-        Operate::new(Arc::clone(connection.registry())).remove_job("job").await.expect("is removed");
+        Operations::new(Arc::clone(connection.registry())).remove_job("job").await.expect("is removed");
         // A container without children: ZooKeeper would do the same within two minutes.
         let above = link("above");
         let up = above.link().wait_for(|link| matches!(link, Link::Up { .. })).await.expect("a link").clone();

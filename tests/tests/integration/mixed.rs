@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use elasticjob_tests::{
-    Journal, Process, Run, ZooKeeper, agent, eventually, java, java_output, pause, wall_clock_millis,
+    Journal, Process, Run, ZooKeeper, agent, eventually, java, java_output, logged, pause, wall_clock_millis,
 };
 
 use crate::{SESSION_MILLIS, job_file};
@@ -44,13 +44,13 @@ impl Cluster {
     fn rust(&mut self) -> Process {
         let log = self.log();
         let process = agent(&self.file, &log);
-        eventually("the agent has joined", START, || process.log().contains("joined as").then_some(()));
+        eventually("the agent has joined", START, || process.log().contains("INFO joined").then_some(()));
         process
     }
 
-    fn operate(&self, operation: &[&str]) {
+    fn operations(&self, operation: &[&str]) {
         let address = self.zookeeper.address();
-        let mut arguments = vec!["operate", &address, "tests"];
+        let mut arguments = vec!["operations", &address, "tests"];
         arguments.extend(operation);
         java_output(&arguments);
     }
@@ -197,44 +197,39 @@ fn java_s_operations_move_a_rust_instance() {
     let mut rust = cluster.rust();
     let runs_after =
         |cluster: &Cluster, from: i64| -> usize { cluster.journal.runs().iter().filter(|r| r.start >= from).count() };
-    let has_log = |rust: &Process, text: &str| {
-        eventually(text, Duration::from_secs(30), || rust.log().contains(text).then_some(()));
+    let has_log = |rust: &Process, text: &str, fields: &str| {
+        eventually(text, Duration::from_secs(30), || (logged(&rust.log(), text, fields) > 0).then_some(()));
     };
-    has_log(&rust, "has items [0, 1]");
+    has_log(&rust, "owns items", "items=[0, 1]");
 
     let from = wall_clock_millis();
-    cluster.operate(&["trigger", "shared-job"]);
+    cluster.operations(&["trigger", "shared-job"]);
     eventually("the triggered run", Duration::from_secs(10), || (runs_after(&cluster, from) == 2).then_some(()));
     assert!(cluster.journal.runs().iter().all(|r| r.source == "trigger"));
 
-    cluster.operate(&["cron", "shared-job", "* * * * * ?"]);
-    has_log(&rust, "rescheduled to `* * * * * ?`");
+    cluster.operations(&["cron", "shared-job", "* * * * * ?"]);
+    has_log(&rust, "rescheduled", "cron=\"* * * * * ?\"");
     let from = wall_clock_millis();
     eventually("runs each second", Duration::from_secs(10), || (runs_after(&cluster, from) >= 6).then_some(()));
 
-    cluster.operate(&["items", "shared-job", "3"]);
-    has_log(&rust, "has items [0-2]");
-    cluster.operate(&["items", "shared-job", "1"]);
-    eventually("one item", Duration::from_secs(10), || {
-        rust.log()
-            .contains("has items [0]\u{0}")
-            .then_some(())
-            .or_else(|| rust.log().lines().any(|l| l.contains("has items [0] ")).then_some(()))
-    });
+    cluster.operations(&["items", "shared-job", "3"]);
+    has_log(&rust, "owns items", "items=[0-2]");
+    cluster.operations(&["items", "shared-job", "1"]);
+    has_log(&rust, "owns items", "items=[0]");
 
-    cluster.operate(&["disable", "shared-job"]);
-    has_log(&rust, "gave up the leadership");
+    cluster.operations(&["disable", "shared-job"]);
+    has_log(&rust, "resigned as leader", "job=");
     pause(Duration::from_millis(1_500));
     let from = wall_clock_millis();
     pause(Duration::from_millis(2_500));
     assert_eq!(runs_after(&cluster, from), 0, "a disabled job rests");
 
-    cluster.operate(&["enable", "shared-job"]);
+    cluster.operations(&["enable", "shared-job"]);
     let from = wall_clock_millis();
     eventually("it runs again", Duration::from_secs(10), || (runs_after(&cluster, from) >= 2).then_some(()));
 
-    cluster.operate(&["shutdown", "shared-job"]);
-    has_log(&rust, "was shut down");
+    cluster.operations(&["shutdown", "shared-job"]);
+    has_log(&rust, "shut down by an operator", "job=");
     pause(Duration::from_millis(1_500));
     let from = wall_clock_millis();
     pause(Duration::from_millis(2_000));

@@ -70,7 +70,7 @@ impl Cluster {
 
     fn rust(&self, name: &str) -> Process {
         let process = agent(&self.file, &self.folder.path().join(name));
-        eventually("the agent has joined", PATIENCE, || process.log().contains("joined as").then_some(()));
+        eventually("the agent has joined", PATIENCE, || process.log().contains("INFO joined").then_some(()));
         process
     }
 

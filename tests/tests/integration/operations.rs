@@ -244,8 +244,8 @@ fn the_statistics_are_java_s() {
         results[0].as_array().expect("a list").iter().filter_map(|j| j["status"].as_str()).collect();
     assert_eq!(statuses, ["CRASHED", "SHARDING_FLAG", "SHARDING_FLAG", "DISABLED", "OK"], "each status is there");
     let counts = runtime.block_on(async {
-        let operate = elasticjob::Operate::new(std::sync::Arc::new(connect(&zookeeper, "statistics").await.0));
-        [operate.jobs_total_count().await.expect("counts"), operate.servers_total_count().await.expect("counts")]
+        let operations = elasticjob::Operations::new(std::sync::Arc::new(connect(&zookeeper, "statistics").await.0));
+        [operations.jobs_total_count().await.expect("counts"), operations.servers_total_count().await.expect("counts")]
     });
     assert_eq!(results[results.len() - 2..].to_vec(), counts.map(Value::from));
 }

@@ -38,7 +38,7 @@ impl Case {
 
     fn agent(&self, file: &Path, log: &str) -> Process {
         let process = agent(file, &self.folder.path().join(log));
-        eventually("it has joined", PATIENCE, || process.log().contains("joined as").then_some(()));
+        eventually("it has joined", PATIENCE, || process.log().contains("INFO joined").then_some(()));
         process
     }
 
@@ -72,7 +72,7 @@ fn what_an_operator_disabled_stays_disabled_whatever_overwrite_says() {
         stop(first);
         let again = case.agent(&file, "again");
         let log = again.log();
-        assert!(log.contains("the job is disabled in the registry and stays so"), "overwrite: {mode}: {log}");
+        assert!(log.contains("the job is disabled in the registry"), "overwrite: {mode}: {log}");
         case.has_config("disabled: true");
         assert!(case.run(&["job", "list"]).contains("DISABLED"), "overwrite: {mode}");
         // Maintenance of its server does not enable it either.
@@ -87,7 +87,7 @@ fn what_an_operator_disabled_stays_disabled_whatever_overwrite_says() {
         case.run(&["job", "apply", "--yes", edited.to_str().expect("text")]);
         case.has_config("cron: 0/2 * * * * ?");
         case.has_config("disabled: true");
-        assert!(!again.log().contains("begins items"), "overwrite: {mode}: {}", again.log());
+        assert!(!again.log().contains("started items"), "overwrite: {mode}: {}", again.log());
         stop(again);
     }
 }
@@ -123,7 +123,7 @@ fn an_edited_file_says_what_does_not_count_and_how_to_make_it_count() {
     let path = file.to_str().expect("UTF-8");
     case.run(&["job", "apply", path, "--yes"]);
     eventually("it counts", PATIENCE, || {
-        process.log().contains("the stored configuration is that of this start again").then_some(())
+        process.log().contains("the configuration of this start equals the stored one again").then_some(())
     });
     eventually("the other one says what counts now", PATIENCE, || {
         other.log().contains("`cron` is `0/30 * * * * ?` here and `0/20 * * * * ?` in the registry").then_some(())

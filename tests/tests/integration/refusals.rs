@@ -33,12 +33,12 @@ fn a_missing_or_wrong_digest_is_reported_with_what_to_do_and_other_jobs_run_on()
     let folder = tempfile::tempdir().expect("a folder");
     // The namespace is open; the job belongs to a user.
     let open = agent(&file(folder.path(), "open.yaml", &zookeeper, "", &["open"], 0), &folder.path().join("open"));
-    eventually("the open job", PATIENCE, || open.log().contains("joined as").then_some(()));
+    eventually("the open job", PATIENCE, || open.log().contains("INFO joined").then_some(()));
     let owner = agent(
         &file(folder.path(), "owner.yaml", &zookeeper, ", digest: 'u:p'", &["closed"], 0),
         &folder.path().join("owner"),
     );
-    eventually("the closed job", PATIENCE, || owner.log().contains("joined as").then_some(()));
+    eventually("the closed job", PATIENCE, || owner.log().contains("INFO joined").then_some(()));
     for digest in ["", ", digest: 'u:wrong'"] {
         let port = free_port();
         let file = file(folder.path(), "stranger.yaml", &zookeeper, digest, &["closed", "open"], port);
@@ -49,7 +49,7 @@ fn a_missing_or_wrong_digest_is_reported_with_what_to_do_and_other_jobs_run_on()
                 && log.contains("check the digest"))
             .then_some(())
         });
-        eventually("the other job runs", PATIENCE, || stranger.log().contains("joined as").then_some(()));
+        eventually("the other job runs", PATIENCE, || stranger.log().contains("INFO joined").then_some(()));
         eventually("it is in /readyz", PATIENCE, || {
             is_ready(port, "job `closed` does not take part: access to `/closed").then_some(())
         });
@@ -114,7 +114,7 @@ fn a_job_that_cannot_be_read_is_listed_with_the_reason_and_hides_no_other_job() 
     let folder = tempfile::tempdir().expect("a folder");
     let path = file(folder.path(), "jobs.yaml", &zookeeper, "", &["closed", "open"], 0);
     let agent = agent(&path, &folder.path().join("agent"));
-    eventually("both jobs run", PATIENCE, || (agent.log().matches("joined as").count() == 2).then_some(()));
+    eventually("both jobs run", PATIENCE, || (agent.log().matches("INFO joined").count() == 2).then_some(()));
     zookeeper.set_acl("/refusals/closed/config", "world:anyone:a");
     let url = format!("zookeeper://{}/refusals", zookeeper.address());
     let list = |arguments: &[&str]| {

@@ -10,7 +10,7 @@ use elasticjob_core::tree::Op;
 use elasticjob_core::view::Query;
 use elasticjob_registry::Outcome;
 use elasticjob_tests::{
-    Database, Journal, Process, ZooKeeper, agent, eventually, free_port, java, output, sqlite_rows,
+    Database, Journal, Process, ZooKeeper, agent, eventually, free_port, java, logged, output, sqlite_rows,
 };
 
 use crate::job_file;
@@ -55,7 +55,7 @@ fn one_history(database: &Database, start_time: &str, order: &str) {
     let java = java(&["agent", file.to_str().expect("UTF-8")], &folder.path().join("java"));
     eventually("Java has started", PATIENCE, || java.log().contains("started 1").then_some(()));
     let rust = agent(&untraced, &folder.path().join("rust"));
-    eventually("the agent has joined", PATIENCE, || rust.log().contains("joined as").then_some(()));
+    eventually("the agent has joined", PATIENCE, || rust.log().contains("INFO joined").then_some(()));
     let ended = "SELECT CAST(COUNT(*) AS CHAR(20)) FROM JOB_EXECUTION_LOG WHERE complete_time IS NOT NULL AND task_id LIKE '%@-@";
     eventually("each has traced twenty ends of items", PATIENCE, || {
         let of = |process: &Process| numbers(database, &format!("{ended}{}'", process.pid())).pop().unwrap_or_default();
@@ -244,7 +244,7 @@ fn a_database_that_is_away_costs_no_run_and_gets_the_history_when_it_is_back() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut database = Database::postgres();
     let agent = tracing_agent(folder.path(), &script("true"), &database.tracing());
-    let begun = || agent.log().matches("begins items [0]").count();
+    let begun = || logged(&agent.log(), "started items", "items=[0]");
     eventually("a row", PATIENCE, || (!database.rows(EXECUTIONS).is_empty()).then_some(()));
     database.kill();
     eventually("it is told", PATIENCE, || {
@@ -282,7 +282,7 @@ fn a_wrong_address_is_told_in_a_clear_line_and_runs_go_on() {
                 .map(str::to_owned)
         });
         assert!(line.contains("jobs run on"), "{line}");
-        let begun = || agent.log().matches("begins items [0]").count();
+        let begun = || logged(&agent.log(), "started items", "items=[0]");
         let before = begun();
         eventually("runs go on", PATIENCE, || (begun() >= before + 3).then_some(()));
     }
@@ -346,7 +346,7 @@ fn jobs_are_included_and_excluded_by_name_and_a_missed_firing_has_its_rows() {
             let sql = format!("{EXECUTIONS} WHERE execution_source = 'MISFIRE' AND complete_time IS NOT NULL");
             (!sqlite_rows(&file, &sql).is_empty()).then_some(())
         });
-        let quiet = agent.log().lines().filter(|l| l.contains("begins items") && l.contains("job=\"quiet\"")).count();
+        let quiet = agent.log().lines().filter(|l| l.contains("started items") && l.contains("job=\"quiet\"")).count();
         assert!(quiet > 0, "the other one runs too");
         drop(agent);
         assert!(sqlite_rows(&file, &format!("{EXECUTIONS} WHERE job_name = 'quiet'")).is_empty(), "{lists}");

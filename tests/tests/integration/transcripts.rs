@@ -142,8 +142,8 @@ fn run(page: &Path, text: &str) -> Vec<Vec<String>> {
         eventually("all jobs ran", PATIENCE, || {
             let log = process.log();
             let ended: BTreeSet<&str> =
-                log.lines().filter(|l| l.contains("ended items")).filter_map(|l| l.split("job=").nth(1)).collect();
-            (ended.len() == jobs && log.matches("ended items").count() >= 4).then_some(())
+                log.lines().filter(|l| l.contains("completed items")).filter_map(|l| l.split("job=").nth(1)).collect();
+            (ended.len() == jobs && log.matches("completed items").count() >= 4).then_some(())
         });
         process
     });

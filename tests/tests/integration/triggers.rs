@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
-use elasticjob_tests::{Journal, Process, ZooKeeper, agent, command, eventually};
+use elasticjob_tests::{Journal, Process, ZooKeeper, agent, command, eventually, logged};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -60,7 +60,7 @@ impl Case {
     fn has_items(&self, process: &Process, items: &str) {
         eventually(&format!("it has {items}"), PATIENCE, || {
             let log = process.log();
-            log.lines().rfind(|line| line.contains("has items")).filter(|line| line.contains(items)).map(drop)
+            log.lines().rfind(|line| line.contains("owns items")).filter(|line| line.contains(items)).map(drop)
         });
     }
 
@@ -131,7 +131,7 @@ fn a_failing_item_is_exit_code_1_with_its_result() {
         case.done(&["job", "config", "once"]).contains("exit 3").then_some(())
     });
     eventually("it has items again", PATIENCE, || {
-        (process.log().matches("has items [0-3]").count() == 2).then_some(())
+        (logged(&process.log(), "owns items", "items=[0-3]") == 2).then_some(())
     });
     let output = case.run(&["job", "trigger", "once", "--wait"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
@@ -174,7 +174,7 @@ fn a_trigger_right_after_a_stop_signal_loses_no_item() {
     case.done(&["job", "trigger", "once"]);
     eventually("item 0 runs", PATIENCE, || (case.runs() == [1; 4]).then_some(()));
     let other = case.agent("other", "0", "      failover: true\n");
-    eventually("it has joined", PATIENCE, || other.log().contains("joined as").then_some(()));
+    eventually("it has joined", PATIENCE, || other.log().contains("INFO joined").then_some(()));
     stopping.signal("TERM");
     let output = case.run(&["job", "trigger", "once", "--wait"]);
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
@@ -193,7 +193,9 @@ fn the_results_are_known_when_the_agent_of_an_embedded_registry_stops_with_the_r
     let file = folder.path().join("jobs.yaml");
     std::fs::write(&file, job).expect("a file");
     let mut process = agent(&file, &folder.path().join("log"));
-    eventually("it has its items", PATIENCE, || process.log().contains("has items [0, 1]").then_some(()));
+    eventually("it has its items", PATIENCE, || {
+        (logged(&process.log(), "owns items", "items=[0, 1]") > 0).then_some(())
+    });
     let mut waiting = command();
     waiting.args(["job", "trigger", "once", "--wait"]).current_dir(folder.path());
     let waiting = waiting.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn();
@@ -225,7 +227,7 @@ fn the_result_of_a_run_that_is_taken_over_is_that_of_its_taker() {
     let waiting = case.run_in_background(&["job", "trigger", "once", "--wait"]);
     eventually("all run", PATIENCE, || (case.runs() == [1; 4]).then_some(()));
     let taker = case.agent("taker", "0", "      failover: true\n");
-    eventually("the other one has joined", PATIENCE, || taker.log().contains("joined as").then_some(()));
+    eventually("the other one has joined", PATIENCE, || taker.log().contains("INFO joined").then_some(()));
     killed.kill();
     let waited = waiting.wait_with_output().expect("it ends");
     assert!(waited.status.success(), "{}\n{}", text(&waited.stdout), taker.log());

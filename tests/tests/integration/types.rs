@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use elasticjob_tests::{Server, Speech, eventually, wall_clock_millis};
+use elasticjob_tests::{Server, Speech, eventually, logged, wall_clock_millis};
 
 use crate::ways::{BOTH, Job, start_agent};
 
@@ -147,7 +147,9 @@ fn what_a_script_leaves_in_the_background_prints_and_runs_on() {
     );
     let job = Job::new("SCRIPT", 1).prop("script.command.line", script(folder.path(), "run.sh", &background));
     let agent = start_agent(folder.path(), &format!("elasticjob:\n  jobs:\n{}", job.yaml()));
-    eventually("the run ends without it", PATIENCE, || agent.log().contains("ended items [0]").then_some(()));
+    eventually("the run ends without it", PATIENCE, || {
+        (logged(&agent.log(), "completed items", "items=[0]") > 0).then_some(())
+    });
     std::fs::write(&go, "").expect("a file");
     wait_for_lines(&done, 1);
     assert!(!agent.log().contains("line 1 "), "what comes later is dropped");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::failover::{TAKEN_VERSION, lives_on};
 use super::memory::Step;
 use super::types::Effects;
-use super::{JobMachine, Note, StepResult};
+use super::{JobEvent, JobMachine, StepResult};
 use crate::limits;
 use crate::path;
 use crate::time::Timestamp;
@@ -182,7 +182,7 @@ impl JobMachine {
         }
         self.watch(vec![self.path.item_running(item)], out);
         if !told {
-            out.note(Note::Blocked { item, by });
+            out.report(JobEvent::Blocked { item, by });
         }
     }
 
@@ -197,7 +197,7 @@ impl JobMachine {
         match result {
             StepResult::Committed { .. } => {
                 self.blocked.remove(&item);
-                out.note(Note::ClearedMark { item, of });
+                out.report(JobEvent::ClearedMark { item, of });
             }
             StepResult::Refused(_) => {
                 self.blocked.remove(&item);

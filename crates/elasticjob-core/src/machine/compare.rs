@@ -3,7 +3,7 @@
 
 use super::memory::{Life, Step};
 use super::types::Effects;
-use super::{JobMachine, Note, StepResult};
+use super::{JobEvent, JobMachine, StepResult};
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason};
 use crate::view::{Answer, Query};
@@ -66,10 +66,10 @@ impl JobMachine {
             return;
         }
         match found.is_empty() {
-            true => out.note(Note::SameAsStored),
+            true => out.report(JobEvent::SameAsStored),
             false => {
                 let merges = self.setup.overwrite == Overwrite::Changed;
-                out.note(Note::DiffersFromStored { differences: found.clone(), merges });
+                out.report(JobEvent::DiffersFromStored { differences: found.clone(), merges });
             }
         }
         self.comparison.found = found;

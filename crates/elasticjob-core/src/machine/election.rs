@@ -3,7 +3,7 @@
 
 use super::memory::{Lead, Life, Purpose, StandIn, Step};
 use super::types::Effects;
-use super::{Effect, JobMachine, Note, StepResult};
+use super::{Effect, JobEvent, JobMachine, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op};
@@ -110,8 +110,8 @@ impl JobMachine {
                     self.config_refused.then(|| StandIn { others: others(), until: now + limits::STAND_IN });
                 self.lead = Lead { stands_in_for, ..Lead::default() };
                 self.look_at_owners_later(now);
-                out.0.extend(deposed.map(|leader| Effect::Note(Note::Deposed { leader })));
-                out.note(Note::Elected);
+                out.0.extend(deposed.map(|leader| Effect::Report(JobEvent::Deposed { leader })));
+                out.report(JobEvent::Elected);
             }
             StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
                 debug_assert!(self.latch.as_ref().is_none_or(|l| l.node.as_deref() == Some(latch)));
@@ -196,7 +196,7 @@ impl JobMachine {
         if matches!(result, StepResult::Committed { .. } | StepResult::Refused(_)) {
             self.view.leader = None;
             self.lead = Lead::default();
-            out.note(Note::Abdicated);
+            out.report(JobEvent::Abdicated);
         }
     }
 }

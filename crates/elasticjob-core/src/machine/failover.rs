@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::memory::{Abandoned, Purpose, Step, Taken};
 use super::types::Effects;
-use super::{JobMachine, Note, StepResult};
+use super::{JobEvent, JobMachine, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op};
@@ -275,7 +275,7 @@ impl JobMachine {
             // If the mark is from this instance, no other instance knows that the item does not run, not even its owner.
             self.orphans.remove(&item);
             if self.left_behind.insert(item) {
-                out.note(Note::TakeoverWaits { item });
+                out.report(JobEvent::TakeoverWaits { item });
             }
             if !self.items.contains_key(&item) && !self.claimed.contains(&item) {
                 // Watched again, so that it is read again: it may have been deleted in the meantime.
@@ -351,7 +351,7 @@ impl JobMachine {
                     if let Some(own) = self.items.get_mut(&item) {
                         own.owner_version += 1; // written by this takeover
                     }
-                    out.note(Note::TakenOver { item, from });
+                    out.report(JobEvent::TakenOver { item, from });
                 }
             }
             StepResult::Refused(_) => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::memory::{Abandoned, Item, Life, Step};
 use super::types::Effects;
-use super::{Effect, JobMachine, Note, StepResult};
+use super::{Effect, JobEvent, JobMachine, StepResult};
 use crate::limits;
 use crate::path::{JobPath, parse_item};
 use crate::time::Timestamp;
@@ -67,7 +67,7 @@ impl JobMachine {
     fn give_up_waiting(&mut self, out: &mut Effects) {
         self.follow.hold_until = None;
         if std::mem::take(&mut self.follow.trigger_held) {
-            out.note(Note::TriggerDropped {
+            out.report(JobEvent::TriggerDropped {
                 items: Vec::new(),
                 reason: "without items: the resharding did not end in time",
             });
@@ -82,10 +82,10 @@ impl JobMachine {
                 item.miss(due, misfire);
             }
             if misfire && !items.is_empty() {
-                out.note(Note::Misfired { items, due });
+                out.report(JobEvent::Misfired { items, due });
             } else {
                 let reason = "its items were not known in time: a resharding went on, or the registry was away";
-                out.note(Note::Skipped { items, due, reason });
+                out.report(JobEvent::Skipped { items, due, reason });
             }
         }
     }
@@ -220,7 +220,7 @@ impl JobMachine {
             }
         }
         for (due, items) in ahead {
-            out.note(Note::LedgerAhead { items, due, counts: due <= now + limits::LEDGER_AHEAD });
+            out.report(JobEvent::LedgerAhead { items, due, counts: due <= now + limits::LEDGER_AHEAD });
         }
         if items.len() < own.len() {
             self.pause(now);
@@ -319,7 +319,7 @@ impl JobMachine {
         }
         self.blocked.retain(|item, _| self.items.contains_key(item));
         if changed {
-            out.push(Effect::Note(Note::Assigned { items: self.owned().collect() }));
+            out.push(Effect::Report(JobEvent::Assigned { items: self.owned().collect() }));
         }
     }
 
@@ -417,7 +417,7 @@ impl JobMachine {
 
     pub(super) fn asked_for_items(&mut self, result: StepResult, out: &mut Effects) {
         if matches!(result, StepResult::Committed { .. }) {
-            out.note(Note::AskedForItems);
+            out.report(JobEvent::AskedForItems);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::failover::lives_on;
 use super::memory::{Basis, Plan, Step, Survey};
 use super::types::Effects;
-use super::{JobMachine, Note, StepResult};
+use super::{JobEvent, JobMachine, StepResult};
 use crate::limits;
 use crate::path::parse_item;
 use crate::shard;
@@ -139,7 +139,7 @@ impl JobMachine {
     /// The owners as the strategy wants them; `None` when it is unknown or its answer is unusable.
     pub(super) fn desired(&self, now: Timestamp) -> Option<BTreeMap<u32, String>> {
         let basis = self.basis()?;
-        let strategy = self.surroundings.strategies.iter().find(|s| s.name().eq_ignore_ascii_case(&basis.strategy))?;
+        let strategy = self.context.strategies.iter().find(|s| s.name().eq_ignore_ascii_case(&basis.strategy))?;
         // Code of the user's: its panic must not end the machines of the other jobs.
         let assign = || strategy.assign(&basis.available, self.path.job(), basis.total, now);
         let assignment = catch_unwind(AssertUnwindSafe(assign)).ok()?;
@@ -206,9 +206,9 @@ impl JobMachine {
     }
 
     fn bad_strategy(&mut self, now: Timestamp, basis: &Basis, out: &mut Effects) {
-        let known = self.surroundings.strategies.iter().any(|s| s.name().eq_ignore_ascii_case(&basis.strategy));
+        let known = self.context.strategies.iter().any(|s| s.name().eq_ignore_ascii_case(&basis.strategy));
         let reason = if known { "panicked, or gave an incomplete assignment" } else { "is not known here" };
-        out.note(Note::BadStrategy { name: basis.strategy.clone(), reason });
+        out.report(JobEvent::BadStrategy { name: basis.strategy.clone(), reason });
         self.lead.at = Some(now + limits::RETRY_MAX);
     }
 
@@ -340,7 +340,7 @@ impl JobMachine {
                 let instances = u32::try_from(self.view.instances.len()).unwrap_or(u32::MAX);
                 self.lead.rests_until = Some(now + limits::RESHARD_REST.saturating_mul(instances));
                 if plan.old != plan.new || kept.iter().any(|item| !kept_before.contains(item)) {
-                    out.note(Note::Resharded { old: plan.old, new: plan.new, kept });
+                    out.report(JobEvent::Resharded { old: plan.old, new: plan.new, kept });
                 }
             }
             // Something changed since the survey, or our picture is not what is there.

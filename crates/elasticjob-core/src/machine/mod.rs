@@ -16,11 +16,11 @@
 mod blocked;
 mod compare;
 mod election;
+mod event;
 mod failover;
 mod follow;
 mod lead;
 mod memory;
-mod note;
 mod release;
 mod rest;
 mod run;
@@ -34,10 +34,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use note::{Level, Note};
+pub use event::{EventFields, JobEvent, Level};
 pub use types::{
-    Begun, CheckFn, ConfigCheck, Effect, EndedItem, Identity, Input, ItemEnd, Run, RunId, RunItem, Setup, Source,
-    StepId, StepResult, StopReason, Surroundings,
+    Begun, CheckFn, ConfigCheck, Effect, EndedItem, Identity, Input, ItemEnd, MachineContext, Run, RunId, RunItem,
+    Setup, Source, StepId, StepResult, StopReason,
 };
 
 use crate::config::JobConfig;
@@ -53,7 +53,7 @@ use types::Effects;
 pub struct JobMachine {
     path: JobPath,
     setup: Setup,
-    surroundings: Arc<Surroundings>,
+    context: Arc<MachineContext>,
     life: Life,
     session: Option<Session>,
     last_session: Option<u64>,
@@ -176,11 +176,11 @@ const RULES: [fn(&mut JobMachine, Timestamp, &mut Effects) -> bool; 29] = [
 
 impl JobMachine {
     /// A machine that waits for a session.
-    pub fn new(setup: Setup, surroundings: Arc<Surroundings>) -> JobMachine {
+    pub fn new(setup: Setup, context: Arc<MachineContext>) -> JobMachine {
         JobMachine {
             path: JobPath::new(&setup.document.job_name),
             setup,
-            surroundings,
+            context,
             life: Life::Waiting,
             session: None,
             last_session: None,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::failover::TAKEN_VERSION;
 use super::memory::{Abandoned, Busy, Mark, Phase, Purpose, Step};
 use super::types::Effects;
-use super::{EndedItem, ItemEnd, JobMachine, Note, RunId, StepResult};
+use super::{EndedItem, ItemEnd, JobEvent, JobMachine, RunId, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason, Refusal};
@@ -36,7 +36,7 @@ impl JobMachine {
             if *end == ItemEnd::NotStarted {
                 let busy = busy.clone();
                 self.begin_lost(now, *item, &busy);
-                out.note(Note::Lost { items: vec![*item], due: busy.due });
+                out.report(JobEvent::Lost { items: vec![*item], due: busy.due });
                 continue;
             }
             items.push(*item);
@@ -48,7 +48,7 @@ impl JobMachine {
         if !items.is_empty() {
             items.sort_unstable();
             failed.sort_unstable();
-            out.note(Note::Ended { items, failed });
+            out.report(JobEvent::Ended { items, failed });
         }
     }
 

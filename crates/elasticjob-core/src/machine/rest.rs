@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::memory::Step;
 use super::types::Effects;
-use super::{JobMachine, Note, back_off};
+use super::{JobEvent, JobMachine, back_off};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::Reason;
@@ -57,7 +57,7 @@ impl JobMachine {
         let paused = self.rests.entry(rule).or_default().count(now, parts(step));
         // A missing right is logged by the process, with its node, and the servers agree.
         if let Some(times) = paused.filter(|_| reason != Reason::Forbidden) {
-            out.note(Note::Refused { what: about(step), times });
+            out.report(JobEvent::Refused { what: about(step), times });
         }
     }
 }

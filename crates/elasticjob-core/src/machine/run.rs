@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::failover::TAKEN_VERSION;
 use super::memory::{Abandoned, Blocked, Busy, Item, Life, Mark, Phase, Step, Taken};
 use super::types::{Begun, Effects};
-use super::{Effect, JobMachine, Note, Run, RunId, RunItem, Source, StepResult};
+use super::{Effect, JobEvent, JobMachine, Run, RunId, RunItem, Source, StepResult};
 use crate::config::JobConfig;
 use crate::limits;
 use crate::time::Timestamp;
@@ -302,7 +302,7 @@ impl JobMachine {
         let Some(config) = self.config.clone() else { return };
         let token = |item: &u32| self.busy.get(item).map(|b| b.token).unwrap_or_default();
         let run_items = items.iter().map(|item| RunItem { item: *item, fencing_token: token(item) }).collect();
-        out.note(Note::Begun { source, due, items: items.to_vec(), late: now.since(due) });
+        out.report(JobEvent::Begun { source, due, items: items.to_vec(), late: now.since(due) });
         let task_id = task_id(self.path.job(), items, self.id());
         out.push(Effect::Run(Run { id, session: self.session_id(), task_id, due, source, config, items: run_items }));
     }
@@ -404,7 +404,7 @@ impl JobMachine {
             self.start(now, run, due, source, &items, out);
         }
         for (due, items) in lost {
-            out.note(Note::Lost { items, due });
+            out.report(JobEvent::Lost { items, due });
         }
     }
 

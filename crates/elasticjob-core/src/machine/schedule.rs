@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::memory::{Item, Life, Phase, Schedule};
 use super::types::Effects;
-use super::{Effect, JobMachine, Note};
+use super::{Effect, JobEvent, JobMachine};
 use crate::config::{ConfigError, JobConfig};
 use crate::limits;
 use crate::time::Timestamp;
@@ -36,7 +36,7 @@ impl JobMachine {
                 return self.refuse_config(error.to_string(), out);
             }
         };
-        let checked = JobConfig::check(&document, &*self.surroundings.zones).and_then(|config| {
+        let checked = JobConfig::check(&document, &*self.context.zones).and_then(|config| {
             // Code of the user's: its panic must not end the machines of the other jobs.
             match catch_unwind(AssertUnwindSafe(|| (self.setup.check.0)(&config))) {
                 Ok(faults) if faults.is_empty() => Ok(config),
@@ -62,7 +62,7 @@ impl JobMachine {
 
     fn refuse_config(&mut self, reason: String, out: &mut Effects) {
         self.config_refused = true;
-        out.note(Note::BadConfig { reason, rests: self.config.is_none() });
+        out.report(JobEvent::BadConfig { reason, paused: self.config.is_none() });
     }
 
     fn use_config(&mut self, now: Timestamp, config: JobConfig, out: &mut Effects) {
@@ -76,7 +76,7 @@ impl JobMachine {
             self.account(&items, last, out);
         }
         if std::mem::take(&mut self.config_refused) {
-            out.note(Note::GoodConfig);
+            out.report(JobEvent::GoodConfig);
         }
         self.reconcile_at = config.reconcile_interval.map(|i| now + i);
         if first && config.max_time_diff.is_some() {
@@ -106,7 +106,7 @@ impl JobMachine {
         }
         if changed {
             let (cron, zone, _) = wanted.clone();
-            out.note(Note::Rescheduled { cron, zone, next: self.schedule.next_due });
+            out.report(JobEvent::Rescheduled { cron, zone, next: self.schedule.next_due });
         }
         self.schedule.cron = Some(wanted);
     }
@@ -141,7 +141,7 @@ impl JobMachine {
         }
         if let Some(due) = skipped {
             let reason = "the process was held up, and a later firing is due already";
-            out.note(Note::Skipped { items: Vec::new(), due, reason });
+            out.report(JobEvent::Skipped { items: Vec::new(), due, reason });
         }
         if let Some(due) = last {
             self.schedule.due_before = skipped.or(self.schedule.last_due);
@@ -249,7 +249,7 @@ impl JobMachine {
         }
         if !elsewhere.is_empty() {
             let reason = "an interrupted run of them is being taken over";
-            out.note(Note::Skipped { items: elsewhere, due, reason });
+            out.report(JobEvent::Skipped { items: elsewhere, due, reason });
         }
         self.say_missed(missed, due, out);
     }
@@ -276,9 +276,9 @@ impl JobMachine {
     pub(super) fn say_missed(&self, items: Vec<u32>, due: Timestamp, out: &mut Effects) {
         if items.is_empty() {
         } else if self.config.as_ref().is_some_and(|c| c.misfire) {
-            out.note(Note::Misfired { items, due });
+            out.report(JobEvent::Misfired { items, due });
         } else {
-            out.note(Note::Skipped { items, due, reason: "the run before has not ended, and misfire is off" });
+            out.report(JobEvent::Skipped { items, due, reason: "the run before has not ended, and misfire is off" });
         }
     }
 
@@ -322,7 +322,7 @@ impl JobMachine {
             }
         }
         if let Some(first) = first {
-            out.note(Note::Passed { items, first, last, firings });
+            out.report(JobEvent::Passed { items, first, last, firings });
         }
     }
 }

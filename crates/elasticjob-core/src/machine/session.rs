@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::memory::{Life, Phase, Session, Step};
 use super::trigger::DISABLED;
 use super::types::Effects;
-use super::{Effect, JobMachine, Note, StepResult, StopReason};
+use super::{Effect, JobEvent, JobMachine, StepResult, StopReason};
 use crate::limits;
 use crate::path::Place;
 use crate::time::Timestamp;
@@ -134,7 +134,7 @@ impl JobMachine {
         if self.life == Life::Joined && self.is_disabled_told != is_disabled {
             self.is_disabled_told = is_disabled;
             let (server, everywhere) = (server.clone(), self.is_disabled_everywhere());
-            out.push(Effect::Note(Note::ServerSwitched { server, enabled: !is_disabled, everywhere }));
+            out.push(Effect::Report(JobEvent::ServerSwitched { server, enabled: !is_disabled, everywhere }));
         }
     }
 
@@ -187,7 +187,7 @@ impl JobMachine {
                 }
                 if let Some(own) = self.items.get_mut(item) {
                     if own.disabled != node.is_some() {
-                        out.note(Note::ItemSwitched { item: *item, enabled: node.is_none() });
+                        out.report(JobEvent::ItemSwitched { item: *item, enabled: node.is_none() });
                     }
                     let was_disabled = std::mem::replace(&mut own.disabled, node.is_some());
                     if was_disabled && !own.disabled {
@@ -196,7 +196,7 @@ impl JobMachine {
                         self.blocked.entry(*item).and_modify(|blocked| blocked.inspect = true);
                     }
                     if own.disabled && std::mem::take(&mut own.triggered) {
-                        out.note(Note::TriggerDropped { items: vec![*item], reason: DISABLED });
+                        out.report(JobEvent::TriggerDropped { items: vec![*item], reason: DISABLED });
                     }
                 }
             }
@@ -254,7 +254,7 @@ impl JobMachine {
     }
 
     fn shut_down_by_operator(&mut self, now: Timestamp, out: &mut Effects) {
-        out.note(Note::ShutDownByOperator);
+        out.report(JobEvent::ShutDownByOperator);
         self.leave_by_operator(now);
     }
 
@@ -269,7 +269,7 @@ impl JobMachine {
         if let Some(limit) = self.config.as_ref().and_then(|c| c.max_time_diff)
             && difference > limit
         {
-            out.note(Note::ClockOff { difference, limit });
+            out.report(JobEvent::ClockOff { difference, limit });
         }
     }
 
@@ -297,7 +297,7 @@ impl JobMachine {
         self.life = Life::Left;
         self.step = None;
         self.release_latch(out);
-        out.note(Note::Left { instance: self.id().to_owned() });
+        out.report(JobEvent::Left { instance: self.id().to_owned() });
         out.push(Effect::Stop(reason));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::memory::{Busy, Life, Mark, Namesake, Phase, Step};
 use super::types::Effects;
-use super::{Effect, JobMachine, Note, StepResult, StopReason};
+use super::{Effect, JobEvent, JobMachine, StepResult, StopReason};
 use crate::config::JobConfig;
 use crate::limits;
 use crate::time::Timestamp;
@@ -24,7 +24,7 @@ impl JobMachine {
             return false;
         }
         if self.is_removed() {
-            out.note(Note::Removed);
+            out.report(JobEvent::Removed);
             self.leave_by_operator(now);
             return true;
         }
@@ -104,7 +104,7 @@ impl JobMachine {
         let patience = self.session.map(|session| session.timeout).unwrap_or_default() + NAMESAKE_SLACK;
         if !seen.is_told && now >= seen.since + patience {
             seen.is_told = true;
-            out.note(Note::IdTaken { instance: self.id().to_owned(), session: owner });
+            out.report(JobEvent::IdTaken { instance: self.id().to_owned(), session: owner });
         }
         self.namesake = Some(seen);
     }
@@ -182,7 +182,7 @@ impl JobMachine {
             Some(ServerState::Garbled) => ops.push(Op::set(path, wanted)),
             Some(ServerState::Enabled) if disables => ops.push(Op::set(path, wanted)),
             Some(ServerState::Disabled) => {
-                out.note(Note::KeptDisabled { server: ip.clone(), everywhere: self.is_disabled_everywhere() });
+                out.report(JobEvent::KeptDisabled { server: ip.clone(), everywhere: self.is_disabled_everywhere() });
                 return None;
             }
             Some(ServerState::Enabled) => return None,
@@ -203,7 +203,7 @@ impl JobMachine {
             StepResult::Committed { zxid } => {
                 if let Some(text) = wrote {
                     if !overwrote.is_empty() {
-                        out.note(Note::Overwrote { differences: overwrote });
+                        out.report(JobEvent::Overwrote { differences: overwrote });
                     }
                     self.view.config = Some(Node::new(&text, zxid, 0, now));
                     self.refresh_config(now, out);
@@ -213,9 +213,9 @@ impl JobMachine {
                 if let Some(text) = server {
                     let server = self.setup.identity.server_ip.clone();
                     if text == "DISABLED" && self.setup.document.disabled {
-                        out.note(Note::DisabledByStart { server });
+                        out.report(JobEvent::DisabledByStart { server });
                     } else if text == "DISABLED" {
-                        out.note(Note::KeptDisabled { server, everywhere: true });
+                        out.report(JobEvent::KeptDisabled { server, everywhere: true });
                     }
                     let at = path.server(&self.setup.identity.server_ip);
                     self.view.apply(&path, &at, Some(Node::new(text, zxid, 0, now)));
@@ -249,7 +249,7 @@ impl JobMachine {
         self.follow.ask_at = Some(now + limits::LEFT_OUT_WAIT);
         let disabled = !self.is_available();
         self.is_disabled_told = self.view.server(&self.setup.identity.server_ip) == Some(ServerState::Disabled);
-        out.note(Note::Joined { instance: self.id().to_owned(), next: self.schedule.next_due, disabled });
+        out.report(JobEvent::Joined { instance: self.id().to_owned(), next: self.schedule.next_due, disabled });
         self.compare(out);
     }
 
@@ -275,7 +275,7 @@ impl JobMachine {
 
     pub(super) fn enabled_again(&mut self, now: Timestamp, result: StepResult, out: &mut Effects) {
         match result {
-            StepResult::Committed { .. } => out.note(Note::EnabledAgain),
+            StepResult::Committed { .. } => out.report(JobEvent::EnabledAgain),
             // The picture may have lagged: an operator is disabling it.
             StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
                 self.look_again(now, out);
@@ -309,7 +309,7 @@ impl JobMachine {
                 self.has_announced_leave = true;
                 if self.is_leader() {
                     self.view.leader = None;
-                    out.note(Note::Abdicated);
+                    out.report(JobEvent::Abdicated);
                 }
             }
             // Of an answer that was lost; or the leadership went at this moment.
@@ -456,7 +456,7 @@ impl JobMachine {
             return false;
         }
         let op = Op::Delete { path: self.path.server(&ip), version: Some(node.version) };
-        out.push(Effect::Note(Note::RemovedServer { server: ip }));
+        out.push(Effect::Report(JobEvent::RemovedServer { server: ip }));
         self.commit(Step::Tidy, vec![op], out)
     }
 

@@ -4,7 +4,7 @@
 
 use super::memory::{Life, Step};
 use super::types::Effects;
-use super::{JobMachine, Note, StepResult};
+use super::{JobEvent, JobMachine, StepResult};
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::Op;
@@ -22,7 +22,7 @@ pub(super) const NOT_RUN_LOST: &str = "not run: the connection to the registry w
 
 impl JobMachine {
     pub(super) fn trigger(&mut self, now: Timestamp, out: &mut Effects) {
-        out.note(Note::Triggered);
+        out.report(JobEvent::Triggered);
         if self.items.is_empty() || self.is_held() {
             self.follow.trigger_held = true;
             self.follow.hold_until.get_or_insert(now + limits::SHARDING_WAIT);
@@ -33,7 +33,7 @@ impl JobMachine {
             item.triggered = true;
         }
         if !disabled.is_empty() {
-            out.note(Note::TriggerDropped { items: disabled, reason: DISABLED });
+            out.report(JobEvent::TriggerDropped { items: disabled, reason: DISABLED });
         }
     }
 
@@ -109,7 +109,7 @@ impl JobMachine {
                         self.results.insert(trigger.1, result);
                     }
                 }
-                out.note(Note::TriggerDropped { items, reason });
+                out.report(JobEvent::TriggerDropped { items, reason });
             }
             StepResult::Refused(refusal) => match triggers.get(refusal.op) {
                 // One was gone already: the others are asked for again.
@@ -183,7 +183,7 @@ impl JobMachine {
             StepResult::Committed { .. } => {
                 self.view.triggers.remove(&id);
                 self.view.item_triggers.extend(items.iter().map(|item| (*item, item.to_string())));
-                out.note(Note::TriggerAdopted { instance: id, items });
+                out.report(JobEvent::TriggerAdopted { instance: id, items });
             }
             StepResult::Refused(refusal) if refusal.op == 0 => {
                 self.view.triggers.remove(&id);

@@ -11,7 +11,7 @@ use crate::tree::{Node, Op, Refusal};
 use crate::view::{Answer, JobView, Query};
 use crate::wire::{JobDocument, Overwrite};
 
-use super::Note;
+use super::JobEvent;
 
 /// Who this process is, the same for all of its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,17 +59,17 @@ impl fmt::Debug for ConfigCheck {
 }
 
 /// What all machines of a process share.
-pub struct Surroundings {
+pub struct MachineContext {
     /// Looks up time zones.
     pub zones: Box<ZoneLookup>,
     /// The sharding strategies by name.
     pub strategies: Vec<Arc<dyn ShardingStrategy>>,
 }
 
-impl fmt::Debug for Surroundings {
+impl fmt::Debug for MachineContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.strategies.iter().map(|s| s.name()).collect();
-        f.debug_struct("Surroundings").field("strategies", &names).finish_non_exhaustive()
+        f.debug_struct("MachineContext").field("strategies", &names).finish_non_exhaustive()
     }
 }
 
@@ -182,7 +182,7 @@ pub enum Effect {
     /// Tell everything that runs to end.
     CutOff,
     /// Tell people.
-    Note(Note),
+    Report(JobEvent),
     /// The machine has left.
     Stop(StopReason),
 }
@@ -273,7 +273,7 @@ impl Effects {
         self.0.push(effect);
     }
 
-    pub(super) fn note(&mut self, note: Note) {
-        self.0.push(Effect::Note(note));
+    pub(super) fn report(&mut self, event: JobEvent) {
+        self.0.push(Effect::Report(event));
     }
 }

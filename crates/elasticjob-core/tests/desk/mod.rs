@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use elasticjob_core::latch;
 use elasticjob_core::machine::{
-    ConfigCheck, Effect, EndedItem, Identity, Input, ItemEnd, JobMachine, Level, Run, RunItem, Setup, StepResult,
-    Surroundings,
+    ConfigCheck, Effect, EndedItem, Identity, Input, ItemEnd, JobMachine, Level, MachineContext, Run, RunItem, Setup,
+    StepResult,
 };
 use elasticjob_core::path::JobPath;
 use elasticjob_core::time::Timestamp;
@@ -72,14 +72,14 @@ impl Desk {
             identity: Identity { id: ID.into(), server_ip: "10.0.0.1".into() },
             check: ConfigCheck::default(),
         };
-        let surroundings = Surroundings {
+        let context = MachineContext {
             zones: Box::new(|_| Some(jiff::tz::TimeZone::UTC)),
             strategies: elasticjob_core::shard::built_in(),
         };
         let mut tree = Tree::new();
         let session = tree.open_session();
         let mut desk = Desk {
-            machine: JobMachine::new(setup, Arc::new(surroundings)),
+            machine: JobMachine::new(setup, Arc::new(context)),
             tree,
             path: JobPath::new("job"),
             session,
@@ -170,7 +170,7 @@ impl Desk {
                         self.begun.extend(run.items.iter().map(|item| item.item));
                         self.runs.push(run);
                     }
-                    Effect::Note(note) if matches!(note.level(), Level::Warn | Level::Error) => {
+                    Effect::Report(note) if matches!(note.level(), Level::Warn | Level::Error) => {
                         self.warnings.push(note.to_string())
                     }
                     _ => {}

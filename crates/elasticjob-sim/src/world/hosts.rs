@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use elasticjob_core::config::ConfigError;
 use elasticjob_core::machine::{
-    ConfigCheck, Effect, EndedItem, Identity, Input, ItemEnd, JobMachine, Note, RunId, RunItem, Setup, Source,
+    ConfigCheck, Effect, EndedItem, Identity, Input, ItemEnd, JobEvent, JobMachine, RunId, RunItem, Setup, Source,
 };
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::Node;
@@ -52,7 +52,7 @@ impl World {
                 identity: Identity { id: self.processes[index].id.clone(), server_ip },
                 check: if self.options.refuser == Some(index) { refusing() } else { ConfigCheck::default() },
             };
-            let machine = JobMachine::new(setup, Arc::clone(&self.surroundings));
+            let machine = JobMachine::new(setup, Arc::clone(&self.context));
             self.processes[index].body = Body::Ours(Box::new(machine));
         }
         self.plan(self.now, Happening::Connect { process: index, life });
@@ -146,7 +146,7 @@ impl World {
                     self.plan(at, Happening::EndRun { process: index, life, run, item });
                 }
             }
-            Effect::Note(note) => self.note(index, &note),
+            Effect::Report(note) => self.note(index, &note),
             Effect::Stop(reason) => {
                 let session = self.processes[index].session;
                 self.end_session(session);
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    fn note(&mut self, index: usize, note: &Note) {
+    fn note(&mut self, index: usize, note: &JobEvent) {
         self.told.extend(Told::from_note(self.now, &self.processes[index].id, note));
         self.processes[index].notes.push((self.now, note.to_string()));
     }

@@ -353,7 +353,7 @@ impl World {
             | Effect::CheckClock
             | Effect::Run(_)
             | Effect::CutOff
-            | Effect::Note(_)
+            | Effect::Report(_)
             | Effect::Stop(_) => {}
         }
     }

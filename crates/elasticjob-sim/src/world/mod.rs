@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob_core::machine::{Effect, Input, JobMachine, RunId, Source, StepId, Surroundings};
+use elasticjob_core::machine::{Effect, Input, JobMachine, MachineContext, RunId, Source, StepId};
 use elasticjob_core::path::JobPath;
 use elasticjob_core::shard;
 use elasticjob_core::time::Timestamp;
@@ -247,7 +247,7 @@ pub struct World {
     off: BTreeSet<String>,
     troubles: Vec<(Timestamp, Timestamp)>,
     stuck: Vec<(String, Timestamp, Timestamp)>,
-    surroundings: Arc<Surroundings>,
+    context: Arc<MachineContext>,
     requests: u64,
     /// Until when the registry has no leader.
     registry_down_until: Timestamp,
@@ -256,7 +256,7 @@ pub struct World {
 impl World {
     /// A cluster that has just been switched on.
     pub fn new(options: Options) -> World {
-        let surroundings = Surroundings {
+        let context = MachineContext {
             zones: Box::new(|name| name.is_none().then_some(jiff::tz::TimeZone::UTC)),
             strategies: shard::built_in(),
         };
@@ -278,7 +278,7 @@ impl World {
             off: BTreeSet::new(),
             troubles: Vec::new(),
             stuck: Vec::new(),
-            surroundings: Arc::new(surroundings),
+            context: Arc::new(context),
             requests: 0,
             registry_down_until: START,
             options,

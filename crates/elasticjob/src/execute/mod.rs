@@ -32,8 +32,8 @@ pub(crate) use simple::{Blocking, Closure, Simple};
 pub use simple::{BlockingJob, SimpleJob};
 
 use crate::clock;
-use crate::handle::{Dispatcher, Failure};
-use crate::listen::{self, ListenedRun, Listener, Moment};
+use crate::error_handler::{Dispatcher, Failure};
+use crate::listener::{self, ListenedRun, Listener, Moment};
 use crate::metrics::{JobMeter, Metrics};
 use crate::plugins::Plugins;
 use crate::trace::{RunTrace, Tracer};
@@ -117,7 +117,7 @@ pub(crate) fn check(config: &JobConfig, items: &dyn ItemExecutor, plugins: &Plug
 
 /// What runs of all jobs of a process have in common.
 #[derive(Clone, Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct RunContext {
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) tracer: Arc<Tracer>,
@@ -128,7 +128,7 @@ pub(crate) struct Surroundings {
 /// What all runs of one job have in common.
 struct Work {
     items: Arc<dyn ItemExecutor>,
-    surroundings: Surroundings,
+    shared: RunContext,
     instance: Arc<str>,
     meter: Arc<JobMeter>,
     turns: Arc<tokio::sync::Mutex<()>>,
@@ -164,8 +164,8 @@ struct Round {
 }
 
 impl Executor {
-    pub(crate) fn new(items: Arc<dyn ItemExecutor>, surroundings: Surroundings, instance: &str) -> Executor {
-        let meter = surroundings.metrics.meter();
+    pub(crate) fn new(items: Arc<dyn ItemExecutor>, shared: RunContext, instance: &str) -> Executor {
+        let meter = shared.metrics.meter();
         let size = pool_size("CPU");
         let signal = || {
             let (sender, receiver) = watch::channel(false);
@@ -173,9 +173,9 @@ impl Executor {
         };
         let ((leave, leaving), (leave_all, left), (hurry, late)) = (signal(), signal(), signal());
         let (yields, yielding) = watch::channel(BTreeSet::new());
-        let (instance, turns, link) = (instance.into(), Arc::default(), surroundings.registry.link());
+        let (instance, turns, link) = (instance.into(), Arc::default(), shared.registry.link());
         Executor {
-            work: Arc::new(Work { items, surroundings, instance, meter, turns, leaving, left, late, yielding, link }),
+            work: Arc::new(Work { items, shared, instance, meter, turns, leaving, left, late, yielding, link }),
             leaving: leave,
             left: leave_all,
             late: hurry,
@@ -230,7 +230,7 @@ impl Executor {
 
     /// A firing that these items could not take, since they were running.
     pub(crate) fn missed(&self, config: &JobConfig, items: &[u32]) {
-        self.work.surroundings.tracer.missed(config, items, &self.work.instance);
+        self.work.shared.tracer.missed(config, items, &self.work.instance);
     }
 
     /// Starts the items of a run. `ended` is called once for each, in whatever way it ended.
@@ -239,11 +239,11 @@ impl Executor {
         if self.pool.0 != size {
             self.pool = (size, Arc::new(Semaphore::new(size)));
         }
-        let listeners = self.work.surroundings.plugins.listeners(&run.config);
+        let listeners = self.work.shared.plugins.listeners(&run.config);
         let round = (!listeners.is_empty()).then(|| self.round(run.due));
         let running = Running {
             work: Arc::clone(&self.work),
-            trace: self.work.surroundings.tracer.run(&run).map(Arc::new),
+            trace: self.work.shared.tracer.run(&run).map(Arc::new),
             run: Arc::new(run),
             listeners,
             pool: Arc::clone(&self.pool.1),
@@ -320,11 +320,11 @@ impl Running {
                 run: Arc::clone(&self.run),
                 instance: Arc::clone(&self.work.instance),
                 failed: failed.to_vec(),
-                registry: Arc::clone(&self.work.surroundings.registry),
+                registry: Arc::clone(&self.work.shared.registry),
                 leaving: leaving.clone(),
                 turns: Arc::clone(&self.work.turns),
             };
-            if let Err(error) = listen::call(&**listener, moment, &run).await {
+            if let Err(error) = listener::call(&**listener, moment, &run).await {
                 self.fail(None, error);
             }
         }
@@ -367,7 +367,7 @@ impl Running {
     }
 
     fn lease(&self) -> Lease {
-        Lease::new(&self.work.surroundings.registry, &self.work.link, self.run.session)
+        Lease::new(&self.work.shared.registry, &self.work.link, self.run.session)
     }
 
     /// Waits, but no longer than until the job leaves.
@@ -440,7 +440,7 @@ impl Running {
     fn fail(&self, item: Option<u32>, error: JobError) {
         let keep = Keep { leaving: self.work.leaving.clone(), pass: self.pass.clone() };
         let failure = Failure::new(Arc::clone(&self.run), Arc::clone(&self.work.instance), item, error, keep);
-        self.work.surroundings.dispatcher.dispatch(failure);
+        self.work.shared.dispatcher.dispatch(failure);
     }
 }
 

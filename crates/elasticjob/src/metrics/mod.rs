@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use elasticjob_core::machine::{Note, Source};
+use elasticjob_core::machine::{JobEvent, Source};
 use elasticjob_core::time::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -182,15 +182,15 @@ impl JobMeter {
         }
     }
 
-    /// What people are told is counted.
-    pub(crate) fn note(&self, note: &Note) {
-        let (counter, by) = match note {
-            Note::Misfired { items, .. } => (&self.misfires, items.len()),
-            Note::TakenOver { .. } => (&self.failovers, 1),
-            Note::Resharded { .. } => (&self.reshards, 1),
-            Note::Skipped { .. } => (&self.skipped, 1),
-            Note::Lost { items, .. } => (&self.lost, items.len()),
-            Note::Passed { items, firings, .. } => (&self.passed, items.len() * firings),
+    /// Counts an event.
+    pub(crate) fn count(&self, event: &JobEvent) {
+        let (counter, by) = match event {
+            JobEvent::Misfired { items, .. } => (&self.misfires, items.len()),
+            JobEvent::TakenOver { .. } => (&self.failovers, 1),
+            JobEvent::Resharded { .. } => (&self.reshards, 1),
+            JobEvent::Skipped { .. } => (&self.skipped, 1),
+            JobEvent::Lost { items, .. } => (&self.lost, items.len()),
+            JobEvent::Passed { items, firings, .. } => (&self.passed, items.len() * firings),
             _ => return,
         };
         counter.fetch_add(by as u64, Ordering::Relaxed);

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob_core::machine::{Effect, Note, StepId, StepResult};
+use elasticjob_core::machine::{Effect, JobEvent, Level, StepId, StepResult};
 use elasticjob_core::path::JobPath;
+use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Node, Op, Reason};
 use elasticjob_core::view::Query;
 use elasticjob_registry::{Error, Link, Outcome, Registry, Target};
@@ -53,7 +54,7 @@ impl Task {
                     slot.executor.cut_off();
                 }
             }
-            Effect::Note(note) => self.note(job, &note),
+            Effect::Report(event) => self.report(job, event),
             Effect::Stop(reason) => {
                 if let Some(slot) = self.slots.take(job) {
                     self.timers.disarm(job);
@@ -204,20 +205,55 @@ impl Task {
         });
     }
 
-    fn note(&mut self, job: SlotId, note: &Note) {
-        use elasticjob_core::machine::Level;
+    fn report(&mut self, job: SlotId, event: JobEvent) {
         let Some(slot) = self.slot(job) else { return };
-        slot.executor.meter().note(note);
-        if let (Note::Misfired { items, .. }, Some(config)) = (note, slot.machine.config()) {
+        slot.executor.meter().count(&event);
+        if let (JobEvent::Misfired { items, .. }, Some(config)) = (&event, slot.machine.config()) {
             slot.executor.missed(config, items);
         }
-        let name = slot.name.as_str();
-        match note.level() {
-            Level::Debug => tracing::debug!(job = name, "{note}"),
-            Level::Info => tracing::info!(job = name, "{note}"),
-            Level::Warn => tracing::warn!(job = name, "{note}"),
-            Level::Error => tracing::error!(job = name, "{note}"),
-        }
+        log(&slot.name, &event);
+        slot.announce(event);
+    }
+}
+
+/// Logs an event: its sentence, and its data in fields. What the level filters out costs nothing.
+fn log(job: &str, event: &JobEvent) {
+    macro_rules! line {
+        ($level:ident) => {
+            if tracing::enabled!(tracing::Level::$level) {
+                let fields = event.fields();
+                let shown = |text: &Option<String>| text.clone().map(tracing::field::display);
+                let time = |time: Option<Timestamp>| time.map(tracing::field::display);
+                tracing::event!(
+                    tracing::Level::$level,
+                    job,
+                    instance = shown(&fields.instance),
+                    server = shown(&fields.server),
+                    item = fields.item,
+                    items = shown(&fields.items),
+                    failed = shown(&fields.failed),
+                    kept = shown(&fields.kept),
+                    source = fields.source,
+                    due = time(fields.due),
+                    last_due = time(fields.last_due),
+                    firings = fields.firings,
+                    late_ms = fields.late_ms,
+                    next = time(fields.next),
+                    cron = fields.cron,
+                    zone = fields.zone,
+                    old = fields.old,
+                    new = fields.new,
+                    "{}",
+                    event.message()
+                );
+            }
+        };
+    }
+    match event.level() {
+        Level::Debug => line!(DEBUG),
+        Level::Info => line!(INFO),
+        Level::Warn => line!(WARN),
+        Level::Error => line!(ERROR),
     }
 }
 

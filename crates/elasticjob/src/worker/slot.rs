@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-use elasticjob_core::machine::{EndedItem, JobMachine, StepId, StopReason};
+use elasticjob_core::machine::{EndedItem, JobEvent, JobMachine, StepId, StopReason};
 use elasticjob_core::path::Place;
 use elasticjob_core::tree::Node;
 use elasticjob_registry::Sink;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 
 use super::JobState;
 use crate::execute::Executor;
@@ -40,7 +40,12 @@ pub(super) struct Slot {
     reads: HashMap<String, u64>,
     last_ticket: u64,
     state: watch::Sender<JobState>,
+    /// The subscribers to the events of the job. Created with the first of them, since its buffer takes memory.
+    events: Option<broadcast::Sender<JobEvent>>,
 }
+
+/// Events that a subscriber may be behind.
+const EVENTS_MAX: usize = 1_024;
 
 impl Slot {
     pub(super) fn new(name: String, machine: JobMachine, executor: Executor, state: watch::Sender<JobState>) -> Slot {
@@ -64,6 +69,21 @@ impl Slot {
             reads: HashMap::new(),
             last_ticket: 0,
             state,
+            events: None,
+        }
+    }
+
+    /// Returns the events from now on.
+    pub(super) fn subscribe(&mut self) -> broadcast::Receiver<JobEvent> {
+        self.events.get_or_insert_with(|| broadcast::channel(EVENTS_MAX).0).subscribe()
+    }
+
+    pub(super) fn announce(&mut self, event: JobEvent) {
+        // Without a subscriber the buffer is dropped.
+        if self.events.take_if(|events| events.receiver_count() == 0).is_none()
+            && let Some(events) = &self.events
+        {
+            let _ = events.send(event); // the last subscriber may have gone in this moment
         }
     }
 

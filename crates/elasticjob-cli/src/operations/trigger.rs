@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use elasticjob::{ItemResult, Operate, OperateError, Pending, Triggered};
+use elasticjob::{ItemResult, OperationError, Operations, Pending, Triggered};
 use elasticjob_core::ranges::Ranges;
 use serde_json::json;
 
@@ -16,8 +16,8 @@ const SAY_FIRST: Duration = Duration::from_secs(5);
 const SAY_AGAIN: Duration = Duration::from_secs(30);
 
 /// Triggers a job, and says which items do not run.
-pub(super) async fn only(operate: &Operate, job: &str) -> Result<(), OperateError> {
-    operate.trigger(job).await.map(|triggered| not_run(job, &triggered))
+pub(super) async fn only(operations: &Operations, job: &str) -> Result<(), OperationError> {
+    operations.trigger(job).await.map(|triggered| not_run(job, &triggered))
 }
 
 /// Says which items a trigger does not run.
@@ -30,18 +30,18 @@ fn not_run(job: &str, triggered: &Triggered) {
 /// The results of all items; exit code 1 where one did not succeed, or its result is not known. All jobs are triggered before the
 /// first result is awaited.
 pub(super) async fn and_wait(
-    operate: &Operate,
+    operations: &Operations,
     names: &[String],
     timeout: Option<u32>,
     format: Output,
 ) -> Result<(), Failure> {
     for name in names {
-        operate.check_trigger(name).await?;
+        operations.check_trigger(name).await?;
     }
     let mut requests = Vec::new();
     let mut failed = 0;
     for name in names {
-        match operate.trigger_with_results(name).await {
+        match operations.trigger_with_results(name).await {
             Ok(request) => requests.push((name, request)),
             Err(error) => {
                 output::tell(&format!("elasticjob: {error}"));
@@ -58,7 +58,7 @@ pub(super) async fn and_wait(
                 "`{name}`: {id} has claimed none of its items, as an instance of Java: it is asked to run them, and reports no results"
             ));
         }
-        let results = match operate
+        let results = match operations
             .results(&request, limit.map(|limit| limit.saturating_sub(started.elapsed())), waiting(name))
             .await
         {

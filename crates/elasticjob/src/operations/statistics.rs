@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use elasticjob_core::picture::{Detail, JobBrief, ServerBrief, ShardInfo, job_brief, server_briefs, shard_infos};
 
-use super::{Operate, OperateError};
+use super::{OperationError, Operations};
 
-impl Operate {
+impl Operations {
     /// Every job that has a configuration, by name.
     ///
     /// # Errors
     ///
     /// The registry failed.
-    pub async fn jobs(&self) -> Result<Vec<JobBrief>, OperateError> {
+    pub async fn jobs(&self) -> Result<Vec<JobBrief>, OperationError> {
         let names = self.names().await?;
         Ok(self.pictures(&names, Detail::Brief).await?.iter().filter_map(job_brief).collect())
     }
@@ -22,7 +22,7 @@ impl Operate {
     /// # Errors
     ///
     /// The registry failed.
-    pub async fn jobs_total_count(&self) -> Result<usize, OperateError> {
+    pub async fn jobs_total_count(&self) -> Result<usize, OperationError> {
         Ok(self.names().await?.len())
     }
 
@@ -31,9 +31,9 @@ impl Operate {
     /// # Errors
     ///
     /// There is no such job, or the registry failed.
-    pub async fn job(&self, job: &str) -> Result<JobBrief, OperateError> {
+    pub async fn job(&self, job: &str) -> Result<JobBrief, OperationError> {
         let picture = self.known_picture(job, Detail::Brief).await?;
-        job_brief(&picture).ok_or_else(|| OperateError::UnknownJob { job: job.to_owned(), near: None })
+        job_brief(&picture).ok_or_else(|| OperationError::UnknownJob { job: job.to_owned(), near: None })
     }
 
     /// The jobs that know a server, by name, as they stand there.
@@ -41,7 +41,7 @@ impl Operate {
     /// # Errors
     ///
     /// No job has that server, or the registry failed.
-    pub async fn jobs_on_server(&self, server: &str) -> Result<Vec<JobBrief>, OperateError> {
+    pub async fn jobs_on_server(&self, server: &str) -> Result<Vec<JobBrief>, OperationError> {
         let jobs = self.jobs_of(server).await?;
         let pictures = self.pictures(&jobs, Detail::Servers).await?;
         Ok(pictures.iter().filter_map(|picture| JobBrief::on_server(picture, server)).collect())
@@ -52,7 +52,7 @@ impl Operate {
     /// # Errors
     ///
     /// The registry failed.
-    pub async fn servers(&self) -> Result<Vec<ServerBrief>, OperateError> {
+    pub async fn servers(&self) -> Result<Vec<ServerBrief>, OperationError> {
         let names = self.names().await?;
         Ok(server_briefs(&self.pictures(&names, Detail::Servers).await?))
     }
@@ -62,7 +62,7 @@ impl Operate {
     /// # Errors
     ///
     /// The registry failed.
-    pub async fn items_by_server(&self) -> Result<BTreeMap<String, usize>, OperateError> {
+    pub async fn items_by_server(&self) -> Result<BTreeMap<String, usize>, OperationError> {
         let names = self.names().await?;
         let mut items = BTreeMap::new();
         let server = |id: &str| id.split("@-@").next().unwrap_or_default().to_owned();
@@ -82,7 +82,7 @@ impl Operate {
     /// # Errors
     ///
     /// The registry failed.
-    pub async fn servers_total_count(&self) -> Result<usize, OperateError> {
+    pub async fn servers_total_count(&self) -> Result<usize, OperationError> {
         Ok(self.servers().await?.len())
     }
 
@@ -91,7 +91,7 @@ impl Operate {
     /// # Errors
     ///
     /// There is no such job, or the registry failed.
-    pub async fn items(&self, job: &str) -> Result<Vec<ShardInfo>, OperateError> {
+    pub async fn items(&self, job: &str) -> Result<Vec<ShardInfo>, OperationError> {
         Ok(shard_infos(&self.known_picture(job, Detail::Items).await?))
     }
 }

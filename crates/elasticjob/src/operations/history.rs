@@ -4,10 +4,10 @@ use elasticjob_core::wire::JobDocument;
 
 pub use crate::trace::rdb::{History, HistoryEntry, HistoryQuery};
 
-use super::{Operate, OperateError};
+use super::{OperationError, Operations};
 use crate::trace::{DataSource, rdb};
 
-impl Operate {
+impl Operations {
     /// The latest runs of a job, by Java's instances and by ours, from that database; where none is given, from the one that
     /// Java has written into the job's configuration.
     ///
@@ -19,7 +19,7 @@ impl Operate {
         job: &str,
         source: Option<DataSource>,
         query: &HistoryQuery,
-    ) -> Result<History, OperateError> {
+    ) -> Result<History, OperationError> {
         if let Some(source) = source {
             return history(&source, job, query).await;
         }
@@ -27,7 +27,7 @@ impl Operate {
         let document = JobDocument::parse(stored.text.as_bytes()).ok();
         let source = document.and_then(|document| document.tracing().map(|element| DataSource::of(&element)));
         let reason = || "its configuration names no database of an event trace: say where it is (the `tracing` of the agent's file)";
-        let source = source.ok_or_else(|| OperateError::History { reason: format!("job `{job}`: {}", reason()) })?;
+        let source = source.ok_or_else(|| OperationError::History { reason: format!("job `{job}`: {}", reason()) })?;
         history(&source, job, query).await
     }
 }
@@ -37,6 +37,6 @@ impl Operate {
 /// # Errors
 ///
 /// The database cannot be reached, or has no such history.
-pub async fn history(source: &DataSource, job: &str, query: &HistoryQuery) -> Result<History, OperateError> {
-    rdb::history(source, job, query).await.map_err(|reason| OperateError::History { reason })
+pub async fn history(source: &DataSource, job: &str, query: &HistoryQuery) -> Result<History, OperationError> {
+    rdb::history(source, job, query).await.map_err(|reason| OperationError::History { reason })
 }

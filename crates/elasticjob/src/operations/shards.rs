@@ -6,15 +6,15 @@ use elasticjob_core::picture::{Detail, Picture};
 use elasticjob_core::tree::Op;
 use elasticjob_core::wire::JobDocument;
 
-use super::{Operate, OperateError};
+use super::{OperationError, Operations};
 
-impl Operate {
+impl Operations {
     /// Lets items rest, whoever owns them; also after a resharding. All of them, or none.
     ///
     /// # Errors
     ///
     /// There is no such job or item, or the registry failed.
-    pub async fn disable_items(&self, job: &str, items: &[u32]) -> Result<(), OperateError> {
+    pub async fn disable_items(&self, job: &str, items: &[u32]) -> Result<(), OperationError> {
         self.change_job(job, Detail::Items, false, |picture| {
             let path = &picture.path;
             let (mut parents, mut marks) = (vec![Op::Ensure(path.sharding())], Vec::new());
@@ -35,12 +35,12 @@ impl Operate {
         .await
     }
 
-    /// Undoes [`Operate::disable_items`].
+    /// Undoes [`Operations::disable_items`].
     ///
     /// # Errors
     ///
     /// There is no such job or item, or the registry failed.
-    pub async fn enable_items(&self, job: &str, items: &[u32]) -> Result<(), OperateError> {
+    pub async fn enable_items(&self, job: &str, items: &[u32]) -> Result<(), OperationError> {
         self.change_job(job, Detail::Items, false, |picture| {
             let mut ops = Vec::new();
             for item in BTreeSet::from_iter(items) {
@@ -60,11 +60,11 @@ fn is_disabled(picture: &Picture, item: u32) -> bool {
     picture.items.get(&item).is_some_and(|nodes| nodes.disabled.is_some())
 }
 
-fn known_item(picture: &Picture, item: u32) -> Result<(), OperateError> {
+fn known_item(picture: &Picture, item: u32) -> Result<(), OperationError> {
     let job = || picture.path.job().to_owned();
     let data = picture.view.config.as_ref().map(|node| node.data.clone()).unwrap_or_else(|| [].into());
-    let document =
-        JobDocument::parse(&data).map_err(|error| OperateError::BadConfig { job: job(), reason: error.to_string() })?;
+    let document = JobDocument::parse(&data)
+        .map_err(|error| OperationError::BadConfig { job: job(), reason: error.to_string() })?;
     let total = u32::try_from(document.sharding_total_count).unwrap_or_default();
-    if item < total { Ok(()) } else { Err(OperateError::UnknownItem { job: job(), item, total: total.max(1) }) }
+    if item < total { Ok(()) } else { Err(OperationError::UnknownItem { job: job(), item, total: total.max(1) }) }
 }

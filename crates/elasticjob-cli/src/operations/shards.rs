@@ -1,17 +1,17 @@
 //! `elasticjob shard …`.
 
-use elasticjob::{Operate, ShardInfo};
+use elasticjob::{Operations, ShardInfo};
 use serde_json::{Map, Value, json};
 
 use crate::Failure;
 use crate::args::{Items, Output, ShardOperation};
 use crate::output::{self, Listing};
 
-pub(super) async fn run(operate: &Operate, operation: &ShardOperation, format: Output) -> Result<(), Failure> {
+pub(super) async fn run(operations: &Operations, operation: &ShardOperation, format: Output) -> Result<(), Failure> {
     match operation {
-        ShardOperation::List { name } => output::data(&listing(operate.items(name).await?).text(format))?,
-        ShardOperation::Disable(Items { name, items }) => operate.disable_items(name, items).await?,
-        ShardOperation::Enable(Items { name, items }) => operate.enable_items(name, items).await?,
+        ShardOperation::List { name } => output::data(&listing(operations.items(name).await?).text(format))?,
+        ShardOperation::Disable(Items { name, items }) => operations.disable_items(name, items).await?,
+        ShardOperation::Enable(Items { name, items }) => operations.enable_items(name, items).await?,
     }
     Ok(())
 }

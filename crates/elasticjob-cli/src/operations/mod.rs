@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elasticjob::registry::{Error, Link, Registry};
-use elasticjob::{Explained, Operate};
+use elasticjob::{Explained, Operations};
 use futures_util::FutureExt;
 
 use crate::args::{JobOperation, Output, ServerOperation, ShardOperation};
@@ -51,12 +51,12 @@ pub(crate) fn job(operation: &JobOperation, registry: Option<&str>, format: Outp
     run(registry, async |registry| match (operation, apply, wanted) {
         (JobOperation::Explain { name }, ..) => jobs::explain(registry, name, format).await,
         (JobOperation::Apply { yes, .. }, Some(documents), _) => {
-            apply::run(&operate(registry).await?, documents, *yes, format).await
+            apply::run(&operations(registry).await?, documents, *yes, format).await
         }
         (JobOperation::History { name, .. }, _, Some(wanted)) => {
-            history::run(&operate(registry).await?, name, wanted, format).await
+            history::run(&operations(registry).await?, name, wanted, format).await
         }
-        _ => jobs::run(&operate(registry).await?, operation, format).await,
+        _ => jobs::run(&operations(registry).await?, operation, format).await,
     })
 }
 
@@ -66,11 +66,11 @@ fn address(registry: Option<&str>) -> String {
 }
 
 pub(crate) fn server(operation: &ServerOperation, registry: Option<&str>, format: Output) -> Result<(), Failure> {
-    run(registry, async |registry| servers::run(&operate(registry).await?, operation, format).await)
+    run(registry, async |registry| servers::run(&operations(registry).await?, operation, format).await)
 }
 
 pub(crate) fn shard(operation: &ShardOperation, registry: Option<&str>, format: Output) -> Result<(), Failure> {
-    run(registry, async |registry| shards::run(&operate(registry).await?, operation, format).await)
+    run(registry, async |registry| shards::run(&operations(registry).await?, operation, format).await)
 }
 
 /// A registry, or why it cannot be used.
@@ -106,8 +106,8 @@ async fn attach(address: &str) -> Result<Attached, Failure> {
     }
 }
 
-async fn operate(registry: Attached) -> Result<Operate, Failure> {
-    Ok(Operate::new(linked(registry).await?).with_progress(output::progress()))
+async fn operations(registry: Attached) -> Result<Operations, Failure> {
+    Ok(Operations::new(linked(registry).await?).with_progress(output::progress()))
 }
 
 /// Waits for the link.

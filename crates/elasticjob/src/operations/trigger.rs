@@ -8,7 +8,7 @@ use elasticjob_core::tree::Op;
 use elasticjob_core::wire::{Claim, JobDocument};
 use elasticjob_registry::Outcome;
 
-use super::{ItemResult, Operate, OperateError};
+use super::{ItemResult, OperationError, Operations};
 use crate::clock;
 
 /// An owner that has not claimed an item after this is an instance of Java, or one that hangs.
@@ -49,7 +49,7 @@ struct Plan {
     is_unsure: bool,
 }
 
-impl Operate {
+impl Operations {
     /// Runs the job once, now: each enabled item once, on whichever instance owns it. An item that is running runs again after
     /// that. A trigger survives the death of the owner and every resharding. Instances of Java are asked as a whole, as Java's
     /// operation does.
@@ -57,7 +57,7 @@ impl Operate {
     /// # Errors
     ///
     /// There is no such job, it has no instance, it or all of its items are disabled, or the registry failed.
-    pub async fn trigger(&self, job: &str) -> Result<Triggered, OperateError> {
+    pub async fn trigger(&self, job: &str) -> Result<Triggered, OperationError> {
         self.trigger_as(job, None).await
     }
 
@@ -67,12 +67,12 @@ impl Operate {
     ///
     /// # Errors
     ///
-    /// As of [`Operate::trigger`].
+    /// As of [`Operations::trigger`].
     ///
     /// # Cancel safety
     ///
     /// The items run although the caller stopped waiting.
-    pub async fn trigger_and_wait(&self, job: &str) -> Result<(Triggered, Vec<ItemResult>), OperateError> {
+    pub async fn trigger_and_wait(&self, job: &str) -> Result<(Triggered, Vec<ItemResult>), OperationError> {
         let request = self.trigger_with_results(job).await?;
         let results = self.results(&request, None, |_| {}).await?;
         Ok((request.triggered, results))
@@ -82,23 +82,23 @@ impl Operate {
     ///
     /// # Errors
     ///
-    /// As of [`Operate::trigger`].
-    pub async fn check_trigger(&self, job: &str) -> Result<(), OperateError> {
+    /// As of [`Operations::trigger`].
+    pub async fn check_trigger(&self, job: &str) -> Result<(), OperationError> {
         plan(&self.known_picture(job, Detail::Full).await?).map(drop)
     }
 
-    /// The first half of [`Operate::trigger_and_wait`]: triggers, and returns what [`Operate::results`] waits for.
+    /// The first half of [`Operations::trigger_and_wait`]: triggers, and returns what [`Operations::results`] waits for.
     ///
     /// # Errors
     ///
-    /// As of [`Operate::trigger`].
-    pub async fn trigger_with_results(&self, job: &str) -> Result<TriggerRequest, OperateError> {
+    /// As of [`Operations::trigger`].
+    pub async fn trigger_with_results(&self, job: &str) -> Result<TriggerRequest, OperationError> {
         let id = uuid::Uuid::new_v4().simple().to_string()[..8].to_owned();
         let triggered = self.trigger_as(job, Some(&id)).await?;
         Ok(TriggerRequest { job: job.to_owned(), id, triggered })
     }
 
-    async fn trigger_as(&self, job: &str, request: Option<&str>) -> Result<Triggered, OperateError> {
+    async fn trigger_as(&self, job: &str, request: Option<&str>) -> Result<Triggered, OperationError> {
         let until = clock::instant() + CLAIM_WAIT;
         for _ in 0..super::TRIES * 10 {
             let picture = self.known_picture(job, Detail::Full).await?;
@@ -113,7 +113,7 @@ impl Operate {
             }
             clock::sleep(super::TRY_AGAIN).await;
         }
-        Err(OperateError::Conflict { job: job.to_owned() })
+        Err(OperationError::Conflict { job: job.to_owned() })
     }
 
     /// Returns `false` if something changed before anything was written.
@@ -122,7 +122,7 @@ impl Operate {
         picture: &Picture,
         plan: &Plan,
         request: Option<&str>,
-    ) -> Result<bool, OperateError> {
+    ) -> Result<bool, OperationError> {
         let (path, view) = (&picture.path, &picture.view);
         let mut all: Vec<Vec<Op>> = Vec::new();
         for item in &plan.items {
@@ -148,7 +148,7 @@ impl Operate {
                     return Ok(false);
                 }
                 Outcome::Refused(_) | Outcome::Unknown => {
-                    return Err(OperateError::Unsettled { job: path.job().to_owned() });
+                    return Err(OperationError::Unsettled { job: path.job().to_owned() });
                 }
                 Outcome::Failed(error) => return Err(error.into()),
             }
@@ -157,19 +157,19 @@ impl Operate {
     }
 }
 
-fn plan(picture: &Picture) -> Result<Plan, OperateError> {
+fn plan(picture: &Picture) -> Result<Plan, OperationError> {
     let (view, job) = (&picture.view, picture.path.job());
     if view.instances.is_empty() {
-        return Err(OperateError::NoInstance { job: job.to_owned() });
+        return Err(OperationError::NoInstance { job: job.to_owned() });
     }
     if view.available().is_empty() {
         let is_leaving = view.instances.keys().all(|id| view.leaving.contains(id));
         let job = job.to_owned();
-        return Err(if is_leaving { OperateError::NoInstance { job } } else { OperateError::Disabled { job } });
+        return Err(if is_leaving { OperationError::NoInstance { job } } else { OperationError::Disabled { job } });
     }
     let data = view.config.as_ref().map(|node| node.data.as_ref()).unwrap_or_default();
     let document = JobDocument::parse(data)
-        .map_err(|error| OperateError::BadConfig { job: job.to_owned(), reason: error.to_string() })?;
+        .map_err(|error| OperationError::BadConfig { job: job.to_owned(), reason: error.to_string() })?;
     let total = u32::try_from(document.sharding_total_count).unwrap_or_default();
     let mut plan = Plan::default();
     let has_claims = picture.items.values().any(|item| !item.claims.is_empty());
@@ -196,7 +196,7 @@ fn plan(picture: &Picture) -> Result<Plan, OperateError> {
         }
     }
     if plan.items.is_empty() && plan.instances.is_empty() {
-        return Err(OperateError::Disabled { job: job.to_owned() });
+        return Err(OperationError::Disabled { job: job.to_owned() });
     }
     Ok(plan)
 }

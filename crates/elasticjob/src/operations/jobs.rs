@@ -5,30 +5,30 @@ use elasticjob_core::tree::Op;
 use elasticjob_core::view::ServerState;
 use elasticjob_core::wire::{JobDocument, parse_instance};
 
-use super::{Operate, OperateError, Scope};
+use super::{OperationError, Operations, Scope};
 
-impl Operate {
+impl Operations {
     /// Lets items rest. A whole job rests on every server that it has and on those to come, also after restarts, whatever `overwrite` says; a server rests with each of its jobs. Where the stored configuration cannot be read,
     /// the servers that are there rest.
     ///
     /// # Errors
     ///
     /// There is no such job or server, or the registry failed.
-    pub async fn disable(&self, scope: Scope<'_>) -> Result<(), OperateError> {
+    pub async fn disable(&self, scope: Scope<'_>) -> Result<(), OperationError> {
         self.set_disabled(scope, true).await
     }
 
-    /// Undoes [`Operate::disable`] of the same scope. A job that was disabled as a whole stays so when one of its servers is enabled with
+    /// Undoes [`Operations::disable`] of the same scope. A job that was disabled as a whole stays so when one of its servers is enabled with
     /// all of its jobs; Java enables it there.
     ///
     /// # Errors
     ///
     /// There is no such job or server, or the registry failed.
-    pub async fn enable(&self, scope: Scope<'_>) -> Result<(), OperateError> {
+    pub async fn enable(&self, scope: Scope<'_>) -> Result<(), OperationError> {
         self.set_disabled(scope, false).await
     }
 
-    async fn set_disabled(&self, scope: Scope<'_>, disabled: bool) -> Result<(), OperateError> {
+    async fn set_disabled(&self, scope: Scope<'_>, disabled: bool) -> Result<(), OperationError> {
         let (text, wanted) =
             if disabled { ("DISABLED", ServerState::Disabled) } else { ("ENABLED", ServerState::Enabled) };
         let on = |picture: &Picture, ip: &String| {
@@ -73,7 +73,7 @@ impl Operate {
     /// # Errors
     ///
     /// There is no such job or server, or the registry failed.
-    pub async fn shutdown(&self, scope: Scope<'_>) -> Result<(), OperateError> {
+    pub async fn shutdown(&self, scope: Scope<'_>) -> Result<(), OperationError> {
         match scope {
             Scope::Job(job) => self.change_job(job, Detail::Items, false, |picture| Ok(shut(picture, None))).await,
             Scope::JobOnServer(job, server) => {
@@ -102,9 +102,9 @@ impl Operate {
         job: &str,
         detail: Detail,
         once: bool,
-        ops: impl Fn(&Picture) -> Result<Vec<Op>, OperateError>,
-    ) -> Result<(), OperateError> {
-        let unknown = OperateError::UnknownJob { job: job.to_owned(), near: None };
+        ops: impl Fn(&Picture) -> Result<Vec<Op>, OperationError>,
+    ) -> Result<(), OperationError> {
+        let unknown = OperationError::UnknownJob { job: job.to_owned(), near: None };
         let changed = self.change(job, detail, once, |picture| match picture.view.config {
             Some(_) => ops(picture),
             None => Err(unknown.clone()),
@@ -120,7 +120,7 @@ impl Operate {
     /// # Errors
     ///
     /// There is no such job or server, or the registry failed.
-    pub async fn check(&self, scope: Scope<'_>) -> Result<(), OperateError> {
+    pub async fn check(&self, scope: Scope<'_>) -> Result<(), OperationError> {
         match scope {
             Scope::Job(job) => self.known_picture(job, Detail::Brief).await.map(drop),
             Scope::JobOnServer(job, server) => {
@@ -136,14 +136,14 @@ impl Operate {
     /// # Errors
     ///
     /// No job has that server, or the registry failed.
-    pub async fn jobs_of(&self, server: &str) -> Result<Vec<String>, OperateError> {
+    pub async fn jobs_of(&self, server: &str) -> Result<Vec<String>, OperationError> {
         let names = self.names().await?;
         let here =
             |picture: &Picture| picture.view.servers.contains_key(server) || !shut(picture, Some(server)).is_empty();
         let pictures = self.pictures(&names, Detail::Servers).await?;
         let jobs: Vec<String> = pictures.iter().filter(|p| here(p)).map(|p| p.path.job().to_owned()).collect();
         match jobs.is_empty() {
-            true => Err(OperateError::UnknownServer { job: None, server: server.to_owned() }),
+            true => Err(OperationError::UnknownServer { job: None, server: server.to_owned() }),
             false => Ok(jobs),
         }
     }
@@ -172,11 +172,11 @@ fn disabled_in_config(picture: &Picture, disabled: bool) -> Option<Op> {
     Some(Op::Set { path: picture.path.config(), data, version: Some(node.version) })
 }
 
-pub(super) fn known_server(picture: &Picture, server: &str) -> Result<(), OperateError> {
+pub(super) fn known_server(picture: &Picture, server: &str) -> Result<(), OperationError> {
     if picture.view.servers.contains_key(server) {
         return Ok(());
     }
-    Err(OperateError::UnknownServer { job: Some(picture.path.job().to_owned()), server: server.to_owned() })
+    Err(OperationError::UnknownServer { job: Some(picture.path.job().to_owned()), server: server.to_owned() })
 }
 
 /// Deletes the instance nodes, of one server or of all. A node that cannot be read belongs to the server in its name.

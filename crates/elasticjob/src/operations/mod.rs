@@ -53,14 +53,14 @@ type Progress = Arc<dyn Fn(usize, usize) + Send + Sync>;
 
 /// Operations on the jobs of a registry. Cheap to clone.
 #[derive(Clone)]
-pub struct Operate {
+pub struct Operations {
     registry: Arc<dyn Registry>,
     progress: Option<Progress>,
 }
 
-impl std::fmt::Debug for Operate {
+impl std::fmt::Debug for Operations {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Operate").field(&self.registry).finish()
+        f.debug_tuple("Operations").field(&self.registry).finish()
     }
 }
 
@@ -77,7 +77,7 @@ pub enum Scope<'a> {
 
 /// Why an operation was not done.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum OperateError {
+pub enum OperationError {
     /// There is no such job.
     #[error("there is no job `{job}`{}", hint(.near.as_deref()))]
     UnknownJob {
@@ -162,7 +162,7 @@ pub enum OperateError {
         /// For how many it was done.
         done: usize,
         /// Why it was not for the others.
-        failures: Vec<OperateError>,
+        failures: Vec<OperationError>,
     },
     /// There is no history of this job to be read.
     #[error("{reason}")]
@@ -187,25 +187,25 @@ fn hint(near: Option<&str>) -> String {
     near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }
 
-impl Operate {
+impl Operations {
     /// Operations on that registry.
-    pub fn new(registry: Arc<dyn Registry>) -> Operate {
-        Operate { registry, progress: None }
+    pub fn new(registry: Arc<dyn Registry>) -> Operations {
+        Operations { registry, progress: None }
     }
 
     /// The same, telling how far it is where an operation is about many jobs: how many are done, and of how many.
     #[must_use]
-    pub fn with_progress(mut self, progress: impl Fn(usize, usize) + Send + Sync + 'static) -> Operate {
+    pub fn with_progress(mut self, progress: impl Fn(usize, usize) + Send + Sync + 'static) -> Operations {
         self.progress = Some(Arc::new(progress));
         self
     }
 
     /// The same operation on each of these jobs, some at one time. What fails for one does not keep it from the others.
-    async fn each<F: Future<Output = Result<(), OperateError>>>(
+    async fn each<F: Future<Output = Result<(), OperationError>>>(
         &self,
         jobs: &[String],
         operation: impl Fn(String) -> F,
-    ) -> Result<(), OperateError> {
+    ) -> Result<(), OperationError> {
         let all = jobs.len();
         let tell = |done: usize| self.progress.iter().for_each(|progress| progress(done, all));
         tell(0);
@@ -220,12 +220,12 @@ impl Operate {
         match (failures.len(), all) {
             (0, _) => Ok(()),
             (1, 1) => Err(failures.remove(0)),
-            _ => Err(OperateError::Partly { done: all - failures.len(), failures }),
+            _ => Err(OperationError::Partly { done: all - failures.len(), failures }),
         }
     }
 
     /// The names of all jobs: the nodes directly below the namespace.
-    async fn names(&self) -> Result<Vec<String>, OperateError> {
+    async fn names(&self) -> Result<Vec<String>, OperationError> {
         let answers = self.registry.read(vec![Query::Children("/".into())]).await?;
         // A namespace that is the root of ZooKeeper has its own node there.
         Ok(answers[0].children().iter().filter(|name| *name != "zookeeper").cloned().collect())
@@ -233,9 +233,9 @@ impl Operate {
 
     /// One consistent picture of a job: read again until no name has come or gone between the questions. What it holds was
     /// then there at one moment, as far as one request of the registry has room for it (500 nodes).
-    async fn picture(&self, job: &str, detail: Detail) -> Result<Picture, OperateError> {
+    async fn picture(&self, job: &str, detail: Detail) -> Result<Picture, OperationError> {
         if !is_name(job) {
-            return Err(OperateError::UnknownJob { job: job.to_owned(), near: None });
+            return Err(OperationError::UnknownJob { job: job.to_owned(), near: None });
         }
         let path = JobPath::new(job);
         let mut known = self.know(&[(path.clone(), detail)], Known::new(), None).await?;
@@ -252,10 +252,10 @@ impl Operate {
     }
 
     /// The same of a job that must have a configuration.
-    async fn known_picture(&self, job: &str, detail: Detail) -> Result<Picture, OperateError> {
+    async fn known_picture(&self, job: &str, detail: Detail) -> Result<Picture, OperationError> {
         match self.picture(job, detail).await {
             Ok(picture) if picture.view.config.is_some() => Ok(picture),
-            Ok(_) | Err(OperateError::UnknownJob { .. }) => Err(self.unknown_job(job).await),
+            Ok(_) | Err(OperationError::UnknownJob { .. }) => Err(self.unknown_job(job).await),
             Err(error) => Err(error),
         }
     }
@@ -263,7 +263,7 @@ impl Operate {
     /// Pictures of many jobs, in as few requests as there are levels of names, each packed with 500 questions. If a name was
     /// created or deleted in the meantime, its job is read again. If the registry denies access to a node, the job's picture
     /// lacks that node and names it in [`Picture::denied`].
-    async fn pictures(&self, jobs: &[String], detail: Detail) -> Result<Vec<Picture>, OperateError> {
+    async fn pictures(&self, jobs: &[String], detail: Detail) -> Result<Vec<Picture>, OperationError> {
         let paths: Vec<(JobPath, Detail)> = jobs.iter().map(|job| (JobPath::new(job), detail)).collect();
         let mut denied = BTreeSet::new();
         let mut known = self.know(&paths, Known::new(), Some(&mut denied)).await?;
@@ -295,7 +295,7 @@ impl Operate {
         jobs: &[(JobPath, Detail)],
         mut known: Known,
         mut denied: Option<&mut BTreeSet<String>>,
-    ) -> Result<Known, OperateError> {
+    ) -> Result<Known, OperationError> {
         loop {
             let open: Vec<Query> = jobs
                 .iter()
@@ -318,7 +318,7 @@ impl Operate {
         &self,
         queries: Vec<Query>,
         denied: &mut BTreeSet<String>,
-    ) -> Result<Vec<Answer>, OperateError> {
+    ) -> Result<Vec<Answer>, OperationError> {
         // The registry refuses a whole request because of one node: the halves of a refused request are asked again.
         let mut open = vec![queries];
         let mut answers = Vec::new();
@@ -345,12 +345,12 @@ impl Operate {
     }
 
     /// There is no such job; is there one with nearly that name?
-    async fn unknown_job(&self, job: &str) -> OperateError {
+    async fn unknown_job(&self, job: &str) -> OperationError {
         let names = self.names().await.unwrap_or_default();
-        OperateError::UnknownJob { job: job.to_owned(), near: nearest(job, &names) }
+        OperationError::UnknownJob { job: job.to_owned(), near: nearest(job, &names) }
     }
 
-    async fn session(&self) -> Result<u64, OperateError> {
+    async fn session(&self) -> Result<u64, OperationError> {
         let closed =
             || Error::Unreachable { registry: self.registry.describe(), reason: "the connection is closed".into() };
         let mut link = self.registry.link();
@@ -375,8 +375,8 @@ impl Operate {
         job: &str,
         detail: Detail,
         once: bool,
-        ops: impl Fn(&Picture) -> Result<Vec<Op>, OperateError>,
-    ) -> Result<(), OperateError> {
+        ops: impl Fn(&Picture) -> Result<Vec<Op>, OperationError>,
+    ) -> Result<(), OperationError> {
         for _ in 0..TRIES {
             let picture = self.picture(job, detail).await?;
             let ops = ops(&picture)?;
@@ -387,17 +387,17 @@ impl Operate {
             match self.registry.commit(self.session().await?, &ops).await {
                 Outcome::Committed { zxid } => return self.read_back(job, written, zxid).await,
                 Outcome::Refused(refusal) => refused(refusal, &paths)?,
-                Outcome::Unknown if once => return Err(OperateError::Unsettled { job: job.to_owned() }),
+                Outcome::Unknown if once => return Err(OperationError::Unsettled { job: job.to_owned() }),
                 Outcome::Unknown => {}
                 Outcome::Failed(error) => return Err(error.into()),
             }
             clock::sleep(TRY_AGAIN).await;
         }
-        Err(OperateError::Conflict { job: job.to_owned() })
+        Err(OperationError::Conflict { job: job.to_owned() })
     }
 
     /// What was written stands there, or something that was written later.
-    async fn read_back(&self, job: &str, written: BTreeMap<String, Vec<u8>>, zxid: i64) -> Result<(), OperateError> {
+    async fn read_back(&self, job: &str, written: BTreeMap<String, Vec<u8>>, zxid: i64) -> Result<(), OperationError> {
         let queries: Vec<Query> = written.keys().cloned().map(Query::Node).collect();
         if queries.is_empty() {
             return Ok(());
@@ -407,12 +407,12 @@ impl Operate {
             answer.node().is_some_and(|node| *node.data == **data || node.mzxid > zxid)
         };
         let all = written.values().zip(&answers).all(stands);
-        if all { Ok(()) } else { Err(OperateError::Conflict { job: job.to_owned() }) }
+        if all { Ok(()) } else { Err(OperationError::Conflict { job: job.to_owned() }) }
     }
 }
 
 /// A refusal for want of a right is no matter of who was first.
-fn refused(refusal: Refusal, paths: &[String]) -> Result<(), OperateError> {
+fn refused(refusal: Refusal, paths: &[String]) -> Result<(), OperationError> {
     match refusal.reason {
         Reason::Forbidden => {
             let path = paths.get(refusal.op).cloned().unwrap_or_default();

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob::Operate;
+use elasticjob::Operations;
 use elasticjob::registry::{Link, Registry, RegistryUrl};
 use elasticjob_core::path::{JobPath, Place, job_of};
 use elasticjob_registry::{Sink, Target, embedded};
@@ -42,7 +42,7 @@ struct Shown<'a> {
 
 impl Shown<'_> {
     async fn print(&mut self, registry: &Arc<dyn Registry>) -> Result<(), Failure> {
-        let text = jobs::list(&Operate::new(Arc::clone(registry)), self.server, self.format).await?;
+        let text = jobs::list(&Operations::new(Arc::clone(registry)), self.server, self.format).await?;
         if text != self.printed {
             if self.redraws {
                 output::raw(CLEAR)?;

@@ -7,7 +7,7 @@ use elasticjob_core::picture::{Detail, Explained, Facts, explain};
 use elasticjob_core::wire::JobDocument;
 use elasticjob_registry::Error;
 
-use super::{Operate, OperateError};
+use super::{OperationError, Operations};
 use crate::clock;
 
 /// What passes by itself, as an election or a takeover, is over after this.
@@ -15,7 +15,7 @@ const PASSING: Duration = Duration::from_millis(700);
 /// Looks until two in a row come to the same.
 const LOOKS_MAX: usize = 5;
 
-impl Operate {
+impl Operations {
     /// Checks everything that a job needs to run; the first that is missing is named. Nothing is written. What looks like a
     /// trouble is looked at again, so that an election or a resharding that is under way is not taken for one.
     ///
@@ -24,11 +24,11 @@ impl Operate {
     /// # Errors
     ///
     /// There is no such job.
-    pub async fn explain(&self, job: &str) -> Result<Explained, OperateError> {
+    pub async fn explain(&self, job: &str) -> Result<Explained, OperationError> {
         let mut before: Option<Explained> = None;
         for _ in 0..LOOKS_MAX {
             let now = match self.look(job).await {
-                Err(OperateError::Registry(
+                Err(OperationError::Registry(
                     error @ (Error::Unreachable { .. } | Error::TimedOut { .. } | Error::Denied { .. }),
                 )) => return Ok(Explained::without_registry(&error.to_string())),
                 found => found?,
@@ -41,10 +41,10 @@ impl Operate {
             before = Some(now);
             clock::sleep(PASSING).await;
         }
-        before.ok_or_else(|| OperateError::Conflict { job: job.to_owned() })
+        before.ok_or_else(|| OperationError::Conflict { job: job.to_owned() })
     }
 
-    async fn look(&self, job: &str) -> Result<Explained, OperateError> {
+    async fn look(&self, job: &str) -> Result<Explained, OperationError> {
         let asked = clock::now();
         let picture = self.known_picture(job, Detail::Full).await?;
         let answered = clock::now().since(asked);

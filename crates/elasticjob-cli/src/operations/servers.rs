@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use elasticjob::{JobStatus, Operate, OperateError, Scope};
+use elasticjob::{JobStatus, OperationError, Operations, Scope};
 use serde_json::{Value, json};
 
 use super::jobs::on_server;
@@ -10,41 +10,41 @@ use crate::Failure;
 use crate::args::{Output, ServerOperation};
 use crate::output::{self, Listing};
 
-pub(super) async fn run(operate: &Operate, operation: &ServerOperation, format: Output) -> Result<(), Failure> {
+pub(super) async fn run(operations: &Operations, operation: &ServerOperation, format: Output) -> Result<(), Failure> {
     match operation {
         ServerOperation::List => {
-            output::data(&listing(operate, None).await?.text(format))?;
-            if let Some(line) = unevenness(&operate.items_by_server().await?) {
+            output::data(&listing(operations, None).await?.text(format))?;
+            if let Some(line) = unevenness(&operations.items_by_server().await?) {
                 output::tell(&line);
             }
         }
-        ServerOperation::Show { ip } => show(operate, ip, format).await?,
-        ServerOperation::Disable { ip } => operate.disable(Scope::Server(ip)).await?,
+        ServerOperation::Show { ip } => show(operations, ip, format).await?,
+        ServerOperation::Disable { ip } => operations.disable(Scope::Server(ip)).await?,
         ServerOperation::Enable { ip } => {
-            operate.enable(Scope::Server(ip)).await?;
-            let jobs = operate.jobs_on_server(ip).await?;
+            operations.enable(Scope::Server(ip)).await?;
+            let jobs = operations.jobs_on_server(ip).await?;
             for job in jobs.iter().filter(|job| job.status == JobStatus::Disabled) {
                 let name = &job.job_name;
                 output::tell(&format!("`{name}` stays disabled: `elasticjob job enable {name}` enables it"));
             }
         }
-        ServerOperation::Shutdown { ip } => operate.shutdown(Scope::Server(ip)).await?,
+        ServerOperation::Shutdown { ip } => operations.shutdown(Scope::Server(ip)).await?,
         ServerOperation::Remove { ip, yes } => {
-            let jobs = operate.jobs_of(ip).await?.len();
+            let jobs = operations.jobs_of(ip).await?.len();
             let question = format!("Remove server {ip} from {jobs} jobs, and shut down what runs there?");
             if !output::confirm(&question, *yes).await? {
                 return Err(anyhow::anyhow!("nothing was removed").into());
             }
-            operate.remove(Scope::Server(ip)).await?;
+            operations.remove(Scope::Server(ip)).await?;
         }
     }
     Ok(())
 }
 
 /// All servers, or one.
-async fn listing(operate: &Operate, only: Option<&str>) -> Result<Listing, Failure> {
+async fn listing(operations: &Operations, only: Option<&str>) -> Result<Listing, Failure> {
     let mut listing = Listing::new(&["SERVER", "INSTANCES", "JOBS", "DISABLED"]);
-    let servers = operate.servers().await?;
+    let servers = operations.servers().await?;
     for server in servers.into_iter().filter(|server| only.is_none_or(|ip| ip == server.server_ip)) {
         let (instances, jobs) = (server.instances.len(), server.job_names.len());
         let object = json!({
@@ -79,13 +79,13 @@ fn unevenness(items: &BTreeMap<String, usize>) -> Option<String> {
 const UNEVEN_ITEMS: usize = 4;
 
 /// A server with its jobs.
-async fn show(operate: &Operate, ip: &str, format: Output) -> Result<(), Failure> {
-    let jobs = on_server(operate.jobs_on_server(ip).await?);
-    let found = listing(operate, Some(ip)).await?;
+async fn show(operations: &Operations, ip: &str, format: Output) -> Result<(), Failure> {
+    let jobs = on_server(operations.jobs_on_server(ip).await?);
+    let found = listing(operations, Some(ip)).await?;
     if format == Output::Table {
         return output::data(&format!("{}\n{}", found.table(), jobs.table()));
     }
-    let unknown = || OperateError::UnknownServer { job: None, server: ip.to_owned() };
+    let unknown = || OperationError::UnknownServer { job: None, server: ip.to_owned() };
     let mut object = found.into_objects().pop().ok_or_else(unknown)?;
     if let Value::Object(entries) = &mut object {
         entries.insert("jobs".into(), Value::Array(jobs.into_objects()));

@@ -11,7 +11,7 @@ use regex::Regex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Operate, OperateError};
+use super::{OperationError, Operations};
 use crate::{clock, mirror};
 
 /// An IP as Java's expression finds it: without word boundaries.
@@ -25,13 +25,13 @@ const MASKED_AS_JAVA_MAX: usize = 64 * 1024;
 /// Longest wait for another process's dump.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
-impl Operate {
+impl Operations {
     /// The nodes of a job with their data, one a line, IP addresses masked.
     ///
     /// # Errors
     ///
     /// There is no such job, or the registry failed.
-    pub async fn dump(&self, job: &str) -> Result<String, OperateError> {
+    pub async fn dump(&self, job: &str) -> Result<String, OperationError> {
         if !super::is_name(job) || self.subtree(&JobPath::new(job)).await?.is_empty() {
             return Err(self.unknown_job(job).await);
         }
@@ -44,9 +44,9 @@ impl Operate {
 /// # Errors
 ///
 /// It does not answer within half a minute, says nothing, or too much.
-pub async fn dump_from(host: &str, port: u16, job: &str) -> Result<String, OperateError> {
+pub async fn dump_from(host: &str, port: u16, job: &str) -> Result<String, OperationError> {
     let address = format!("{host}:{port}");
-    let told = |reason: String| OperateError::Dump { address: address.clone(), reason };
+    let told = |reason: String| OperationError::Dump { address: address.clone(), reason };
     let talk = async {
         let mut stream = TcpStream::connect((host, port)).await?;
         stream.write_all(format!("dump@{job}\n").as_bytes()).await?;

@@ -1,7 +1,7 @@
 //! `elasticjob job history`: the latest runs, from the event trace.
 
 use elasticjob::trace::DataSource;
-use elasticjob::{History, HistoryEntry, HistoryQuery, Operate, Timestamp};
+use elasticjob::{History, HistoryEntry, HistoryQuery, Operations, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::args::{JobOperation, Output};
@@ -56,8 +56,8 @@ pub(super) fn run_without_registry(job: &str, wanted: Wanted, format: Output) ->
     print(job, runtime.block_on(elasticjob::history(&source, job, &wanted.query))?, format)
 }
 
-pub(super) async fn run(operate: &Operate, job: &str, wanted: Wanted, format: Output) -> Result<(), Failure> {
-    print(job, operate.history(job, wanted.source, &wanted.query).await?, format)
+pub(super) async fn run(operations: &Operations, job: &str, wanted: Wanted, format: Output) -> Result<(), Failure> {
+    print(job, operations.history(job, wanted.source, &wanted.query).await?, format)
 }
 
 fn print(job: &str, history: History, format: Output) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use elasticjob_core::view::{Answer, Query};
 use elasticjob_registry::Outcome;
 
 use super::jobs::{known_server, shut};
-use super::{Operate, OperateError, Scope};
+use super::{OperationError, Operations, Scope};
 use crate::clock;
 
 /// Nodes that are deleted in one transaction.
@@ -20,13 +20,13 @@ const LATE_WRITES: Duration = Duration::from_millis(500);
 /// How often late writes are taken away.
 const SWEEPS: usize = 20;
 
-impl Operate {
+impl Operations {
     /// Shuts down, and takes the servers away: a job's configuration stays, and the job counts as crashed.
     ///
     /// # Errors
     ///
     /// There is no such job or server, or the registry failed.
-    pub async fn remove(&self, scope: Scope<'_>) -> Result<(), OperateError> {
+    pub async fn remove(&self, scope: Scope<'_>) -> Result<(), OperationError> {
         match scope {
             Scope::Job(job) => {
                 self.change_job(job, Detail::Items, false, |picture| {
@@ -67,7 +67,7 @@ impl Operate {
     /// # Errors
     ///
     /// There is no such job; somebody writes to it again and again, or makes a new one of that name; or the registry failed.
-    pub async fn remove_job(&self, job: &str) -> Result<(), OperateError> {
+    pub async fn remove_job(&self, job: &str) -> Result<(), OperationError> {
         self.check_removable(job).await?;
         let path = JobPath::new(job);
         let mut config = None;
@@ -75,7 +75,7 @@ impl Operate {
             let picture = self.picture(job, Detail::Items).await?;
             let found = picture.view.config.as_ref().map(|node| node.czxid);
             if found.is_some() && config.is_some_and(|removed| found != Some(removed)) {
-                return Err(OperateError::Conflict { job: job.to_owned() });
+                return Err(OperationError::Conflict { job: job.to_owned() });
             }
             config = config.or(found);
             let instances = shut(&picture, None);
@@ -92,7 +92,7 @@ impl Operate {
                 return Ok(());
             }
         }
-        Err(OperateError::Conflict { job: job.to_owned() })
+        Err(OperationError::Conflict { job: job.to_owned() })
     }
 
     /// Whether there is a job of that name to be removed, also one that has lost its configuration.
@@ -100,7 +100,7 @@ impl Operate {
     /// # Errors
     ///
     /// There is no such job: no node, or one that looks like none; or the registry failed.
-    pub async fn check_removable(&self, job: &str) -> Result<(), OperateError> {
+    pub async fn check_removable(&self, job: &str) -> Result<(), OperationError> {
         let path = JobPath::new(job);
         let parts = [path.config(), path.servers(), path.instances(), path.leader(), path.sharding()];
         let is_job = match super::is_name(job) && job != "zookeeper" {
@@ -114,7 +114,7 @@ impl Operate {
     }
 
     /// A transaction whose nodes may have gone, or got children, meanwhile: the next sweep sees.
-    async fn delete(&self, ops: Vec<Op>) -> Result<(), OperateError> {
+    async fn delete(&self, ops: Vec<Op>) -> Result<(), OperationError> {
         let paths: Vec<String> = ops.iter().map(|op| op.path().to_owned()).collect();
         match self.registry.commit(self.session().await?, &ops).await {
             Outcome::Committed { .. } | Outcome::Unknown => Ok(()),
@@ -125,7 +125,7 @@ impl Operate {
     }
 
     /// Every path of a job, parents first; none when there is no such job.
-    pub(super) async fn subtree(&self, path: &JobPath) -> Result<Vec<String>, OperateError> {
+    pub(super) async fn subtree(&self, path: &JobPath) -> Result<Vec<String>, OperationError> {
         let mut paths = Vec::new();
         let mut level = vec![path.root().to_owned()];
         while !level.is_empty() {

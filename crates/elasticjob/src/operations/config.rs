@@ -7,7 +7,7 @@ use elasticjob_core::view::Query;
 use elasticjob_core::wire::{Difference, JobDocument};
 use elasticjob_registry::Outcome;
 
-use super::{Operate, OperateError};
+use super::{OperationError, Operations};
 use crate::clock;
 use crate::execute;
 use crate::plugins::Plugins;
@@ -42,13 +42,13 @@ impl Change {
     }
 }
 
-impl Operate {
+impl Operations {
     /// The stored configuration, as it stands there.
     ///
     /// # Errors
     ///
     /// There is no such job, or the registry failed.
-    pub async fn config(&self, job: &str) -> Result<StoredConfig, OperateError> {
+    pub async fn config(&self, job: &str) -> Result<StoredConfig, OperationError> {
         let answers = match super::is_name(job) {
             true => self.registry.read(vec![Query::Node(JobPath::new(job).config())]).await?,
             false => Vec::new(),
@@ -65,7 +65,7 @@ impl Operate {
     /// # Errors
     ///
     /// The registry failed.
-    pub async fn differences(&self, job: &str) -> Result<Vec<(String, Vec<Difference>)>, OperateError> {
+    pub async fn differences(&self, job: &str) -> Result<Vec<(String, Vec<Difference>)>, OperationError> {
         if !super::is_name(job) {
             return Ok(Vec::new());
         }
@@ -89,7 +89,7 @@ impl Operate {
     ///
     /// There is no such job, the new configuration has faults or a key that is neither known nor stored, or the registry
     /// failed.
-    pub async fn plan_config(&self, mut document: JobDocument) -> Result<Change, OperateError> {
+    pub async fn plan_config(&self, mut document: JobDocument) -> Result<Change, OperationError> {
         let job = document.job_name.clone();
         let path = JobPath::new(&job);
         let before = self.config(&job).await?;
@@ -98,7 +98,7 @@ impl Operate {
         let strange = |key: &&String| !JobDocument::KEYS.contains(&key.as_str()) && !kept(key);
         if let Some(key) = document.kept.iter().map(|(key, _)| key).find(strange) {
             let near = super::nearest(key, &JobDocument::KEYS.map(str::to_owned));
-            return Err(OperateError::UnknownKey { job, key: key.clone(), near });
+            return Err(OperationError::UnknownKey { job, key: key.clone(), near });
         }
         if let Some(stored) = &stored {
             for (key, text) in &stored.kept {
@@ -112,7 +112,7 @@ impl Operate {
         let class = answers[0].node().map(Node::text).unwrap_or_default();
         let (faults, warnings) = check(&document, &class);
         if !faults.is_empty() {
-            return Err(OperateError::WrongConfig { job, faults });
+            return Err(OperationError::WrongConfig { job, faults });
         }
         // What means the same is not written anew: another program may have written it in another way.
         let same = stored.is_some_and(|stored| stored == document);
@@ -125,13 +125,13 @@ impl Operate {
     /// # Errors
     ///
     /// Somebody else has changed or removed it meanwhile, or the registry failed.
-    pub async fn apply(&self, change: &Change) -> Result<(), OperateError> {
+    pub async fn apply(&self, change: &Change) -> Result<(), OperationError> {
         if change.is_empty() {
             return Ok(());
         }
         let job = || change.job.clone();
         if self.config(&change.job).await?.czxid != change.before.czxid {
-            return Err(OperateError::Conflict { job: job() });
+            return Err(OperationError::Conflict { job: job() });
         }
         let (path, data) = (JobPath::new(&change.job).config(), change.after.clone().into_bytes());
         let op = Op::Set { path: path.clone(), data: data.clone(), version: Some(change.before.version) };
@@ -141,11 +141,11 @@ impl Operate {
             Outcome::Unknown => {
                 self.session().await?;
                 let written = self.config(&change.job).await?.text == change.after;
-                if written { Ok(()) } else { Err(OperateError::Unsettled { job: job() }) }
+                if written { Ok(()) } else { Err(OperationError::Unsettled { job: job() }) }
             }
             Outcome::Refused(refusal) => {
                 super::refused(refusal, &[path])?;
-                Err(OperateError::Conflict { job: job() })
+                Err(OperationError::Conflict { job: job() })
             }
             Outcome::Failed(error) => Err(error.into()),
         }
@@ -156,11 +156,11 @@ impl Operate {
     ///
     /// # Errors
     ///
-    /// As of [`Operate::plan_config`] and [`Operate::apply`]; the stored one cannot be read.
-    pub async fn update_config(&self, job: &str, change: impl Fn(&mut JobDocument)) -> Result<(), OperateError> {
+    /// As of [`Operations::plan_config`] and [`Operations::apply`]; the stored one cannot be read.
+    pub async fn update_config(&self, job: &str, change: impl Fn(&mut JobDocument)) -> Result<(), OperationError> {
         for _ in 0..super::TRIES {
             let stored = self.config(job).await?;
-            let bad = |e: elasticjob_core::wire::DocumentError| OperateError::BadConfig {
+            let bad = |e: elasticjob_core::wire::DocumentError| OperationError::BadConfig {
                 job: job.to_owned(),
                 reason: e.to_string(),
             };
@@ -174,11 +174,11 @@ impl Operate {
             }
             planned.before = stored;
             match self.apply(&planned).await {
-                Err(OperateError::Conflict { .. }) => {}
+                Err(OperationError::Conflict { .. }) => {}
                 done => return done,
             }
         }
-        Err(OperateError::Conflict { job: job.to_owned() })
+        Err(OperationError::Conflict { job: job.to_owned() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! `elasticjob job …`.
 
-use elasticjob::{Difference, Explained, JobBrief, Operate, OperateError, Scope};
+use elasticjob::{Difference, Explained, JobBrief, OperationError, Operations, Scope};
 use elasticjob_core::wire::yaml::{self, Typed, Yaml};
 use serde_json::{Map, Value, json};
 
@@ -9,34 +9,34 @@ use crate::Failure;
 use crate::args::{JobOperation, Jobs, Output};
 use crate::output::{self, Listing};
 
-pub(super) async fn run(operate: &Operate, operation: &JobOperation, format: Output) -> Result<(), Failure> {
+pub(super) async fn run(operations: &Operations, operation: &JobOperation, format: Output) -> Result<(), Failure> {
     match operation {
         JobOperation::List { server: Some(server), .. } => {
-            output::data(&list(operate, Some(server.as_str()), format).await?)
+            output::data(&list(operations, Some(server.as_str()), format).await?)
         }
         JobOperation::List { server: None, .. } => {
-            let jobs = operate.jobs().await?;
+            let jobs = operations.jobs().await?;
             if jobs.is_empty() {
                 output::tell("there is no job in this registry: are its address and its namespace right?");
             }
             output::data(&listing(jobs).text(format))
         }
-        JobOperation::Show { name } => show(operate, name, format).await,
-        JobOperation::Config { name } => output::data(&config(&operate.config(name).await?.text, format)?),
+        JobOperation::Show { name } => show(operations, name, format).await,
+        JobOperation::Config { name } => output::data(&config(&operations.config(name).await?.text, format)?),
         JobOperation::Trigger { names, wait, timeout } => {
             for name in names {
-                operate.check(Scope::Job(name)).await?;
+                operations.check(Scope::Job(name)).await?;
             }
             match wait {
-                true => trigger::and_wait(operate, names, *timeout, format).await,
-                false => each(names, async |name| trigger::only(operate, name).await).await,
+                true => trigger::and_wait(operations, names, *timeout, format).await,
+                false => each(names, async |name| trigger::only(operations, name).await).await,
             }
         }
-        JobOperation::Disable(jobs) => on(operate, jobs, async |scope| operate.disable(scope).await).await,
-        JobOperation::Enable(jobs) => on(operate, jobs, async |scope| operate.enable(scope).await).await,
-        JobOperation::Shutdown(jobs) => on(operate, jobs, async |scope| operate.shutdown(scope).await).await,
-        JobOperation::Remove { jobs, keep_config, yes } => remove(operate, jobs, *keep_config, *yes).await,
-        JobOperation::Dump { name, .. } => output::data(&operate.dump(name).await?),
+        JobOperation::Disable(jobs) => on(operations, jobs, async |scope| operations.disable(scope).await).await,
+        JobOperation::Enable(jobs) => on(operations, jobs, async |scope| operations.enable(scope).await).await,
+        JobOperation::Shutdown(jobs) => on(operations, jobs, async |scope| operations.shutdown(scope).await).await,
+        JobOperation::Remove { jobs, keep_config, yes } => remove(operations, jobs, *keep_config, *yes).await,
+        JobOperation::Dump { name, .. } => output::data(&operations.dump(name).await?),
         JobOperation::Apply { .. } | JobOperation::History { .. } | JobOperation::Explain { .. } => Ok(()),
     }
 }
@@ -65,7 +65,7 @@ fn json_of(value: &Yaml) -> Value {
 }
 
 /// The same for each job; what fails for one is told at the end, and the others are done.
-async fn each(names: &[String], operation: impl AsyncFn(&str) -> Result<(), OperateError>) -> Result<(), Failure> {
+async fn each(names: &[String], operation: impl AsyncFn(&str) -> Result<(), OperationError>) -> Result<(), Failure> {
     let progress = output::progress();
     let mut failures = Vec::new();
     for (done, name) in names.iter().enumerate() {
@@ -76,18 +76,18 @@ async fn each(names: &[String], operation: impl AsyncFn(&str) -> Result<(), Oper
     match (failures.len(), names.len()) {
         (0, _) => Ok(()),
         (1, 1) => Err(failures.remove(0).into()),
-        (_, all) => Err(OperateError::Partly { done: all - failures.len(), failures }.into()),
+        (_, all) => Err(OperationError::Partly { done: all - failures.len(), failures }.into()),
     }
 }
 
 /// What is not there is told before anything is changed.
 async fn on(
-    operate: &Operate,
+    operations: &Operations,
     jobs: &Jobs,
-    operation: impl AsyncFn(Scope<'_>) -> Result<(), OperateError>,
+    operation: impl AsyncFn(Scope<'_>) -> Result<(), OperationError>,
 ) -> Result<(), Failure> {
     for name in &jobs.names {
-        operate.check(jobs.scope(name)).await?;
+        operations.check(jobs.scope(name)).await?;
     }
     each(&jobs.names, async |name| operation(jobs.scope(name)).await).await
 }
@@ -101,13 +101,13 @@ impl Jobs {
     }
 }
 
-async fn remove(operate: &Operate, jobs: &Jobs, keep_config: bool, yes: bool) -> Result<(), Failure> {
+async fn remove(operations: &Operations, jobs: &Jobs, keep_config: bool, yes: bool) -> Result<(), Failure> {
     let names = jobs.names.join(", ");
     let wholly = !keep_config && jobs.server.is_none();
     for name in &jobs.names {
         match wholly {
-            true => operate.check_removable(name).await?,
-            false => operate.check(jobs.scope(name)).await?,
+            true => operations.check_removable(name).await?,
+            false => operations.check(jobs.scope(name)).await?,
         }
     }
     let question = match (&jobs.server, keep_config) {
@@ -119,15 +119,15 @@ async fn remove(operate: &Operate, jobs: &Jobs, keep_config: bool, yes: bool) ->
         return Err(anyhow::anyhow!("nothing was removed").into());
     }
     match wholly {
-        true => each(&jobs.names, async |name| operate.remove_job(name).await).await,
-        false => on(operate, jobs, async |scope| operate.remove(scope).await).await,
+        true => each(&jobs.names, async |name| operations.remove_job(name).await).await,
+        false => on(operations, jobs, async |scope| operations.remove(scope).await).await,
     }
 }
 
-pub(super) async fn list(operate: &Operate, server: Option<&str>, format: Output) -> Result<String, Failure> {
+pub(super) async fn list(operations: &Operations, server: Option<&str>, format: Output) -> Result<String, Failure> {
     match server {
-        None => Ok(listing(operate.jobs().await?).text(format)),
-        Some(server) => Ok(on_server(operate.jobs_on_server(server).await?).text(format)),
+        None => Ok(listing(operations.jobs().await?).text(format)),
+        Some(server) => Ok(on_server(operations.jobs_on_server(server).await?).text(format)),
     }
 }
 
@@ -184,10 +184,10 @@ fn differences(found: Vec<(String, Vec<Difference>)>) -> Listing {
 }
 
 /// A job with its items.
-async fn show(operate: &Operate, name: &str, format: Output) -> Result<(), Failure> {
-    let job = operate.job(name).await?;
-    let items = shards::listing(operate.items(name).await?);
-    let differences = differences(operate.differences(name).await?);
+async fn show(operations: &Operations, name: &str, format: Output) -> Result<(), Failure> {
+    let job = operations.job(name).await?;
+    let items = shards::listing(operations.items(name).await?);
+    let differences = differences(operations.differences(name).await?);
     let mut object = brief(&job);
     if format == Output::Table {
         let differences = match differences.is_empty() {
@@ -219,7 +219,7 @@ pub(super) fn dump_from(name: &str, from: &str) -> Result<(), Failure> {
 /// Every check, then what they come to. A registry that does not answer is the first cause, and the operation failed.
 pub(super) async fn explain(registry: Attached, name: &str, format: Output) -> Result<(), Failure> {
     let found = match linked(registry).await {
-        Ok(registry) => Operate::new(registry).explain(name).await?,
+        Ok(registry) => Operations::new(registry).explain(name).await?,
         Err(Failure::Failed(error)) => Explained::without_registry(&format!("{error:#}")),
         Err(wrong) => return Err(wrong),
     };

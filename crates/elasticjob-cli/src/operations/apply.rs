@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use elasticjob::{Change, JobDocument, Operate, OperateError};
+use elasticjob::{Change, JobDocument, OperationError, Operations};
 use elasticjob_core::wire::yaml;
 use serde_json::json;
 use similar::TextDiff;
@@ -43,8 +43,8 @@ pub(super) fn read(path: &Path) -> Result<Wanted, Failure> {
 }
 
 /// A file without `disabled` does not enable what an operator has disabled.
-async fn keep_disabled(operate: &Operate, mut document: JobDocument) -> JobDocument {
-    let Ok(stored) = operate.config(&document.job_name).await else { return document };
+async fn keep_disabled(operations: &Operations, mut document: JobDocument) -> JobDocument {
+    let Ok(stored) = operations.config(&document.job_name).await else { return document };
     let is_disabled = JobDocument::parse(stored.text.as_bytes()).is_ok_and(|stored| stored.disabled);
     if is_disabled && !document.disabled {
         output::tell(&format!("job `{0}` is disabled and stays so: `elasticjob job enable {0}`", document.job_name));
@@ -55,21 +55,21 @@ async fn keep_disabled(operate: &Operate, mut document: JobDocument) -> JobDocum
 
 /// Shows every difference, asks once, and writes. Nothing is written when one of them has a fault. Jobs that the registry does not
 /// contain yet are skipped, if it contains another one of the file.
-pub(super) async fn run(operate: &Operate, wanted: Wanted, yes: bool, format: Output) -> Result<(), Failure> {
+pub(super) async fn run(operations: &Operations, wanted: Wanted, yes: bool, format: Output) -> Result<(), Failure> {
     let mut documents = Vec::new();
     match wanted {
         Wanted::Stored(document) => documents.push(*document),
         Wanted::OfFile(found) => {
             for document in found {
-                documents.push(keep_disabled(operate, document).await);
+                documents.push(keep_disabled(operations, document).await);
             }
         }
     }
     let (mut changes, mut unknown) = (Vec::new(), Vec::new());
     for document in documents {
-        match operate.plan_config(document).await {
+        match operations.plan_config(document).await {
             Ok(change) => changes.push(change),
-            Err(error @ OperateError::UnknownJob { .. }) => unknown.push(error),
+            Err(error @ OperationError::UnknownJob { .. }) => unknown.push(error),
             Err(error) => return Err(wrong_is_wrong(error)),
         }
     }
@@ -104,15 +104,15 @@ pub(super) async fn run(operate: &Operate, wanted: Wanted, yes: bool, format: Ou
         return Err(anyhow::anyhow!("nothing was changed").into());
     }
     for change in changed {
-        operate.apply(change).await?;
+        operations.apply(change).await?;
     }
     Ok(())
 }
 
 /// A wrong configuration is wrong input; all else is an operation that failed.
-fn wrong_is_wrong(error: OperateError) -> Failure {
+fn wrong_is_wrong(error: OperationError) -> Failure {
     match error {
-        OperateError::WrongConfig { .. } | OperateError::UnknownKey { .. } => {
+        OperationError::WrongConfig { .. } | OperationError::UnknownKey { .. } => {
             Failure::Wrong(vec![format!("elasticjob: {error}")])
         }
         error => error.into(),

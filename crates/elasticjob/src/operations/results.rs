@@ -12,7 +12,7 @@ use elasticjob_core::wire::Ledger;
 use elasticjob_registry::Link;
 
 use super::trigger::{ITEMS_AT_ONCE, LOOK};
-use super::{Operate, OperateError, TriggerRequest};
+use super::{OperationError, Operations, TriggerRequest};
 use crate::clock;
 
 /// So long after its run is gone from the registry an item without a result is reported as that.
@@ -54,7 +54,7 @@ impl fmt::Display for Pending {
     }
 }
 
-impl Operate {
+impl Operations {
     /// Waits until each item of a trigger has run, and returns the results. Every tenth of a second, `on_wait` is told of the items
     /// that are still awaited. Items without a result when `limit` is over get one that says what they wait for; they run all
     /// the same. Without a limit, an item that no instance can run is awaited for ever.
@@ -68,7 +68,7 @@ impl Operate {
         request: &TriggerRequest,
         limit: Option<Duration>,
         mut on_wait: impl FnMut(&[(u32, Pending)]),
-    ) -> Result<Vec<ItemResult>, OperateError> {
+    ) -> Result<Vec<ItemResult>, OperationError> {
         let path = JobPath::new(&request.job);
         let items = &request.triggered.items;
         let name = |item: u32| format!("{item}-{}", request.id);

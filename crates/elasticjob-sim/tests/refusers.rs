@@ -107,11 +107,11 @@ fn one_that_deposes_a_stuck_leader_keeps_the_lead_where_all_refuse() {
         let leads = (0..4).find(|index| leader.starts_with(&format!("10.0.0.{}@-@", index + 1))).expect("one leads");
         world.strike(Duration::from_secs(14), leads, Fault::Stuck(Duration::from_secs(30)));
         world.strike(Duration::from_millis(14_100), (leads + 1) % 4, Fault::Crash { restart: None });
-        let before = world.story().matches("gave up the leadership").count();
+        let before = world.story().matches("resigned as leader").count();
         world.run_until(Duration::from_secs(40));
         let story = world.story();
-        deposed += story.matches("took the leadership").count();
-        let gave_up = story.matches("gave up the leadership").count() - before;
+        deposed += story.matches("took over leadership").count();
+        let gave_up = story.matches("resigned as leader").count() - before;
         assert!(gave_up == 0, "seed {seed}: {gave_up} times\n{story}");
     }
     assert!(deposed > 0, "some were deposed");

@@ -17,7 +17,7 @@ async fn run() -> Result<Vec<u32>, elasticjob::Error> {
         .await?;
     let mut items = Vec::new();
     for _ in 0..3 {
-        job.execute().await?;
+        job.trigger().await?;
         for _ in 0..2 {
             items.extend(runs.recv().await);
         }

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example operations`
 
-use elasticjob::{Operations, ScheduleJob, Scope};
+use elasticjob::{ScheduleJob, Scope};
 
 async fn run() -> Result<Vec<String>, Box<dyn std::error::Error>> {
     let connection = elasticjob::registry::connect("memory:").await?;
@@ -10,10 +10,10 @@ async fn run() -> Result<Vec<String>, Box<dyn std::error::Error>> {
         |context: elasticjob::Context| async move { if context.item() == 1 { Err("no paper".into()) } else { Ok(()) } };
     let job = ScheduleJob::new("print", 2).cron("0 0 3 * * ?").simple(code).start(&connection).await?;
 
-    let operations = Operations::new(connection.registry().clone());
+    let operations = connection.operations();
     let (_, results) = operations.trigger_and_wait("print").await?;
     let mut lines: Vec<String> =
-        results.iter().map(|result| format!("item {}: {}", result.item, result.text)).collect();
+        results.iter().map(|result| format!("item {}: {}", result.item, result.outcome)).collect();
 
     operations.disable(Scope::Job("print")).await?;
     let explained = operations.explain("print").await?;

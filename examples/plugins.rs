@@ -3,7 +3,6 @@
 //! `cargo run --example plugins`
 
 use elasticjob::{Error, JobResult, ListenedRun, Listener, Plugins, ScheduleJob};
-use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 struct Journal(UnboundedSender<String>);
@@ -13,19 +12,19 @@ impl Listener for Journal {
         "JOURNAL"
     }
 
-    fn before<'a>(&'a self, run: &'a ListenedRun) -> BoxFuture<'a, JobResult> {
-        async { Ok(self.0.send(format!("{} starts", run.job_name()))?) }.boxed()
+    async fn before(&self, run: &ListenedRun) -> JobResult {
+        Ok(self.0.send(format!("{} starts", run.job_name()))?)
     }
 
-    fn after<'a>(&'a self, run: &'a ListenedRun) -> BoxFuture<'a, JobResult> {
-        async { Ok(self.0.send(format!("{} has completed", run.job_name()))?) }.boxed()
+    async fn after(&self, run: &ListenedRun) -> JobResult {
+        Ok(self.0.send(format!("{} has completed", run.job_name()))?)
     }
 }
 
 async fn run() -> Result<[Option<String>; 2], Error> {
     let (sender, mut lines) = unbounded_channel();
     let plugins = Plugins::default().listener(Journal(sender));
-    let connection = elasticjob::registry::connect_with("memory:", plugins).await?;
+    let connection = elasticjob::registry::Connection::builder("memory:").plugins(plugins).connect().await?;
     let job = ScheduleJob::new("report", 1)
         .cron("* * * * * ?")
         .listeners(&["JOURNAL"])

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use elasticjob::registry::{Connection, memory::Memory};
-use elasticjob::{Assignment, JobState, NetworkPreference, Plugins, ScheduleJob, ShardingStrategy, Timestamp};
+use elasticjob::{Assignment, JobState, Plugins, ScheduleJob, ShardingStrategy, Timestamp};
 
 struct AllOnFirst;
 
@@ -22,7 +22,7 @@ impl ShardingStrategy for AllOnFirst {
 async fn run() -> Result<Vec<u32>, elasticjob::Error> {
     let registry = Arc::new(Memory::new().connect());
     let plugins = Plugins::default().strategy(AllOnFirst);
-    let connection = Connection::new(registry, plugins, &NetworkPreference::default())?;
+    let connection = Connection::on(registry).plugins(plugins).connect().await?;
     let job = ScheduleJob::new("sums", 4)
         .cron("0 0 3 * * ?")
         .sharding_strategy("ALL_ON_FIRST")
@@ -34,7 +34,7 @@ async fn run() -> Result<Vec<u32>, elasticjob::Error> {
     let _ = states.wait_for(owns).await;
     let items = match job.state() {
         JobState::Running { items, .. } => items,
-        JobState::Starting | JobState::Disconnected | JobState::Stopped(_) => Vec::new(),
+        _ => Vec::new(),
     };
     job.stop().await;
     Ok(items)

@@ -255,7 +255,7 @@ fn service() -> &'static Service {
         let runtime = runtime.unwrap_or_else(|error| panic!("a runtime: {error}"));
         let (registry, connection, service, address) = runtime.block_on(async {
             let registry: Arc<dyn Registry> = Arc::new(memory::Memory::new().connect());
-            let connection = Connection::new(Arc::clone(&registry), Default::default(), &Default::default());
+            let connection = Connection::on(Arc::clone(&registry)).connect().await;
             let connection = connection.unwrap_or_else(|error| panic!("a connection: {error}"));
             let started = DumpService::start(&connection, SocketAddr::from(([127, 0, 0, 1], 0))).await;
             let service = started.unwrap_or_else(|error| panic!("a service: {error}"));

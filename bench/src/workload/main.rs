@@ -185,7 +185,7 @@ async fn one_off(settings: &Settings, out: &mut dyn Write) -> anyhow::Result<()>
     let begin = micros();
     for _ in 0..n {
         let start = micros();
-        job.execute().await?;
+        job.trigger().await?;
         for _ in 0..shards {
             ran.recv().await.context("the job has ended")?;
         }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use elasticjob::agent::missing_programs;
 use elasticjob::registry::{Connection, Error as RegistryError, Registry, embedded, zookeeper};
 use elasticjob::{
-    Error, Job, JobHandle, JobState, NetworkPreference, OneOffJob, Operations, Overwrite, Plugins, ScheduleJob,
-    StopReason, missing_programs,
+    Error, Job, JobHandle, JobState, NetworkPreference, OneOffJob, Overwrite, Plugins, ScheduleJob, StopReason,
 };
 use elasticjob_core::config::JobConfig;
 use futures_util::future::BoxFuture;
@@ -186,7 +186,7 @@ fn checked(mut file: AgentFile, name: &str, folder: Option<&Path>) -> Result<Age
         };
         // A type that is missing was reported by its place.
         found.retain(|fault| fault.key != "elasticJobType" || job.places.contains_key("elasticJobType"));
-        let (config, _) = JobConfig::best_effort(&job.document, &elasticjob::time_zone);
+        let (config, _) = JobConfig::best_effort(&job.document, &elasticjob::agent::time_zone);
         found.extend(folder.into_iter().flat_map(|folder| missing_programs(&config, folder)));
         let name = &job.document.job_name;
         let spelled = |fault: &mut elasticjob::ConfigError| {
@@ -264,10 +264,9 @@ async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, 
         }
     };
     let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    let preference = NetworkPreference {
-        interface: variable("ELASTICJOB_PREFERRED_NETWORK_INTERFACE"),
-        ip: variable("ELASTICJOB_PREFERRED_NETWORK_IP"),
-    };
+    let mut preference = NetworkPreference::default();
+    preference.interface = variable("ELASTICJOB_PREFERRED_NETWORK_INTERFACE");
+    preference.ip = variable("ELASTICJOB_PREFERRED_NETWORK_IP");
     tracing::info!("uses {}", registry.describe());
     if let (Some(_), Some(replaced)) = (address, &file.registry) {
         tracing::warn!(
@@ -275,7 +274,7 @@ async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, 
             replaced.servers
         );
     }
-    Ok(Connection::new(registry, Plugins::default(), &preference)?)
+    Ok(Connection::on(registry).network(preference).connect().await?)
 }
 
 struct Agent<'a> {
@@ -350,7 +349,7 @@ impl Agent<'_> {
     /// Starts jobs; their registrations are awaited in `joining`.
     async fn start(&mut self, jobs: Vec<FileJob>) {
         for job in &jobs {
-            let (config, _) = JobConfig::best_effort(&job.document, &elasticjob::time_zone);
+            let (config, _) = JobConfig::best_effort(&job.document, &elasticjob::agent::time_zone);
             for fault in missing_programs(&config, Path::new("")) {
                 let name = job.document.job_name.as_str();
                 tracing::warn!(job = name, "key {fault}; its runs fail until that is changed");
@@ -361,7 +360,7 @@ impl Agent<'_> {
             return self.refused.push(format!("elasticjob: {error}"));
         }
         for job in jobs {
-            match describe(&job).submit(&self.connection).await {
+            match describe(&job).submit(&self.connection) {
                 Ok(handle) => {
                     let waiting = handle.clone();
                     let joined = async move {
@@ -477,7 +476,7 @@ impl Agent<'_> {
         if job.overwrite != Overwrite::Always {
             return false;
         }
-        let operations = Operations::new(Arc::clone(self.connection.registry()));
+        let operations = self.connection.operations();
         // What cannot be read is no reason to stop what runs.
         let stored = operations.config(&job.document.job_name).await.ok();
         let stored = stored.and_then(|stored| elasticjob::JobDocument::parse(stored.text.as_bytes()).ok());

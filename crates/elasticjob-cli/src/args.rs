@@ -9,17 +9,17 @@ use clap_complete::Shell;
 #[derive(Debug, Parser)]
 #[command(name = "elasticjob", version, disable_help_subcommand = true)]
 pub(crate) struct Args {
-    /// The registry: zookeeper://h1:2181,h2:2181/namespace or embedded:PATH. For up and agent it replaces `regCenter`. The
-    /// variable ELASTICJOB_DIGEST has ZooKeeper's credentials, as user:password.
+    /// Registry: zookeeper://h1:2181,h2:2181/namespace or embedded:PATH. For `up` and `agent` it replaces `regCenter` of the file.
+    /// ZooKeeper credentials come from ELASTICJOB_DIGEST, as user:password
     #[arg(long, global = true, env = "ELASTICJOB_REGISTRY", value_name = "URL")]
     pub(crate) registry: Option<String>,
-    /// How data is printed.
+    /// Format of data on standard output
     #[arg(long, global = true, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
-    /// How the log is printed, on standard error.
+    /// Format of the log on standard error
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
-    /// More log: each run; twice: the registry's requests too.
+    /// Log each run; given twice, also each request to the registry
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     #[command(subcommand)]
@@ -28,204 +28,208 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs the jobs of FILE, or two quick-start jobs; on the embedded registry where FILE names none.
+    /// Run the jobs of FILE, or two quick-start jobs, on the embedded registry if FILE names no other
     Up {
-        /// The jobs, in the YAML of the Java starter.
+        /// Agent file: the YAML of the Java starter
         file: Option<PathBuf>,
     },
-    /// Runs the jobs of FILE.
+    /// Run the jobs of FILE
     Agent {
-        /// The jobs, in the YAML of the Java starter.
+        /// Agent file: the YAML of the Java starter
         file: PathBuf,
     },
-    /// Checks FILE and prints every fault with its place.
+    /// Check FILE and print every fault with its line and column
     Check {
-        /// The file.
+        /// Agent file
         file: PathBuf,
     },
-    /// Prints the next fire times of a cron expression.
+    /// Print the next fire times of a cron expression
     Cron {
-        /// In Quartz's dialect, seconds first: "0/5 * * * * ?".
+        /// Cron expression in Quartz's dialect, seconds first: "0/5 * * * * ?"
         expression: String,
-        /// An IANA name or GMT+8; the host's zone by default.
+        /// Time zone: an IANA name or GMT+8 [default: the host's zone]
         #[arg(long)]
         zone: Option<String>,
-        /// Times after this one (RFC 3339); now by default.
+        /// Print times after this one (RFC 3339) [default: now]
         #[arg(long)]
         from: Option<String>,
-        /// How many.
+        /// Number of times
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         count: u32,
     },
-    /// Operations on jobs.
+    /// Operate on jobs
     Job {
         #[command(subcommand)]
         operation: JobOperation,
     },
-    /// Operations on servers, with all of their jobs.
+    /// Operate on servers, with all of their jobs
     Server {
         #[command(subcommand)]
         operation: ServerOperation,
     },
-    /// Operations on the items of a job.
+    /// Operate on the items of a job
     Shard {
         #[command(subcommand)]
         operation: ShardOperation,
     },
-    /// Check, save or restore the file of an embedded registry.
+    /// Check, back up or restore the file of an embedded registry
     Registry {
         #[command(subcommand)]
         operation: RegistryOperation,
     },
-    /// Prints shell completions.
+    /// Print shell completions
     Completions {
-        /// For which shell.
+        /// Shell
         shell: Shell,
     },
-    /// Writes a man page for each command into FOLDER.
+    /// Write a man page for each command into FOLDER
     Man {
-        /// Where to; it is made when it is missing.
+        /// Folder, which is created if it is missing
         folder: PathBuf,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobOperation {
-    /// Lists all jobs.
+    /// List all jobs
     List {
-        /// Only the jobs of this server, as they stand there.
+        /// Only the jobs of this server, with their state on it
         #[arg(long, value_name = "IP")]
         server: Option<String>,
-        /// Goes on, and prints the list again when it has changed.
+        /// Print the list again whenever it changes, until interrupted
         #[arg(long)]
         watch: bool,
     },
-    /// Shows one job with its items.
+    /// Show one job with its items
     Show {
-        /// The job.
+        /// Job name
         name: String,
     },
-    /// Prints the stored configuration.
+    /// Print the stored configuration
     Config {
-        /// The job.
+        /// Job name
         name: String,
     },
-    /// Changes stored configurations to those of FILE: shows the difference and asks.
+    /// Change stored configurations to those of FILE, after showing the difference and asking
     Apply {
-        /// A configuration as `job config` prints it, or the file of an agent; - reads standard input.
+        /// A configuration as `job config` prints it, or an agent file; - reads standard input
         file: PathBuf,
-        /// Does not ask.
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
-    /// Run each enabled item of jobs once, now.
+    /// Run each enabled item of jobs once, now
     Trigger {
-        /// The jobs.
+        /// Job names
         #[arg(required = true)]
         names: Vec<String>,
-        /// Wait until each item has run, and print its result.
+        /// Wait until each item has run, and print its result
         #[arg(long)]
         wait: bool,
-        /// Wait so long at most; the items run all the same [default: without a limit]
+        /// Maximum time to wait; the items run in any case [default: no limit]
         #[arg(long, value_name = "SECONDS", requires = "wait")]
         timeout: Option<u32>,
     },
-    /// Lets jobs rest, on all servers, also after a restart.
+    /// Disable jobs on all servers; survives restarts
     Disable(Jobs),
-    /// Lets jobs run again.
+    /// Enable jobs
     Enable(Jobs),
-    /// Takes jobs out of all processes that run them.
+    /// Stop jobs in all running instances
     Shutdown(Jobs),
-    /// Removes jobs with all that the registry has of them.
+    /// Remove jobs with everything that the registry stores of them
     Remove {
         #[command(flatten)]
         jobs: Jobs,
-        /// Keeps the configuration: only instances and servers go.
+        /// Keep the configuration; remove only instances and servers
         #[arg(long, conflicts_with = "server")]
         keep_config: bool,
-        /// Does not ask.
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
-    /// Prints all nodes of a job, with IP addresses masked.
+    /// Print all nodes of a job, with IP addresses masked
     Dump {
-        /// The job.
+        /// Job name
         name: String,
-        /// Asks the dump service of a running process instead of the registry.
+        /// Ask the dump service of a running process instead of the registry
         #[arg(long, value_name = "HOST:PORT")]
         from: Option<String>,
     },
-    /// Prints the latest runs of a job, from the event trace.
-    History {
-        /// The job.
-        name: String,
-        /// The database: sqlite://PATH, postgres://HOST:PORT/NAME, mysql://HOST:PORT/NAME; by default the one in the job's
-        /// configuration. The password comes from ELASTICJOB_DATABASE_PASSWORD.
-        #[arg(long, value_name = "URL")]
-        database: Option<String>,
-        /// The user of the database, when its address has none.
-        #[arg(long, requires = "database")]
-        user: Option<String>,
-        /// The file of an agent, whose `tracing` says where the database is.
-        #[arg(long, conflicts_with = "database")]
-        file: Option<PathBuf>,
-        /// Only runs that failed.
-        #[arg(long)]
-        failed: bool,
-        /// Only runs that began at this time (RFC 3339) or later.
-        #[arg(long, value_name = "TIME")]
-        since: Option<String>,
-        /// How many, the latest.
-        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-        limit: u32,
-    },
-    /// Says why a job does not run: one line for each check, with what it was judged by.
+    /// Print the latest runs of a job from the event trace
+    History(History),
+    /// Explain why a job does not run: one line per check, with the evidence
     Explain {
-        /// The job.
+        /// Job name
         name: String,
     },
+}
+
+/// A history to print.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct History {
+    /// Job name
+    pub(crate) name: String,
+    /// Database: sqlite://PATH, postgres://HOST:PORT/NAME or mysql://HOST:PORT/NAME [default: the one in the job's configuration].
+    /// The password comes from ELASTICJOB_DATABASE_PASSWORD
+    #[arg(long, value_name = "URL")]
+    pub(crate) database: Option<String>,
+    /// Database user, if the address has none
+    #[arg(long, requires = "database")]
+    pub(crate) user: Option<String>,
+    /// Agent file whose `tracing` names the database
+    #[arg(long, conflicts_with = "database")]
+    pub(crate) file: Option<PathBuf>,
+    /// Only failed runs
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// Only runs that started at or after this time (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Maximum number of runs, the latest first
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) limit: u32,
 }
 
 /// Jobs, on all servers or on one.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Jobs {
-    /// The jobs.
+    /// Job names
     #[arg(required = true)]
     pub(crate) names: Vec<String>,
-    /// Only on this server.
+    /// Only on this server
     #[arg(long, value_name = "IP")]
     pub(crate) server: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServerOperation {
-    /// Lists all servers.
+    /// List all servers
     List,
-    /// Shows one server with its jobs.
+    /// Show one server with its jobs
     Show {
-        /// Its IP.
+        /// IP address of the server
         ip: String,
     },
-    /// Lets all jobs rest on a server.
+    /// Disable all jobs on a server; survives restarts
     Disable {
-        /// Its IP.
+        /// IP address of the server
         ip: String,
     },
-    /// Lets them run again there.
+    /// Enable all jobs on a server
     Enable {
-        /// Its IP.
+        /// IP address of the server
         ip: String,
     },
-    /// Takes all jobs out of the processes on a server.
+    /// Stop all jobs in the instances on a server
     Shutdown {
-        /// Its IP.
+        /// IP address of the server
         ip: String,
     },
-    /// Shuts down, and forgets the server.
+    /// Stop all jobs on a server, and remove its nodes
     Remove {
-        /// Its IP.
+        /// IP address of the server
         ip: String,
-        /// Does not ask.
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
@@ -233,36 +237,36 @@ pub(crate) enum ServerOperation {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ShardOperation {
-    /// Lists the items of a job.
+    /// List the items of a job
     List {
-        /// The job.
+        /// Job name
         name: String,
     },
-    /// Lets items rest, whoever owns them.
+    /// Disable items, on whichever instance they are
     Disable(Items),
-    /// Lets them run again.
+    /// Enable items
     Enable(Items),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RegistryOperation {
-    /// Verify every page of FILE, also while an agent uses it.
+    /// Verify every page of FILE, also while an agent uses it
     Check {
-        /// Registry file.
+        /// Registry file
         file: PathBuf,
     },
-    /// Copy FILE to COPY, also while an agent uses it.
+    /// Copy FILE to COPY, also while an agent uses it
     Backup {
-        /// Registry file.
+        /// Registry file
         file: PathBuf,
-        /// New file.
+        /// New file
         copy: PathBuf,
     },
-    /// Replace FILE by a backup; the file before is kept beside it.
+    /// Replace FILE by a backup; keeps the replaced file beside it
     Restore {
-        /// Registry file, which no agent uses.
+        /// Registry file that no agent uses
         file: PathBuf,
-        /// Backup.
+        /// Backup
         copy: PathBuf,
     },
 }
@@ -270,27 +274,27 @@ pub(crate) enum RegistryOperation {
 /// Items of a job.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Items {
-    /// The job.
+    /// Job name
     pub(crate) name: String,
-    /// The items, counted from 0.
+    /// Items, counted from 0
     #[arg(required = true)]
     pub(crate) items: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
-    /// For people.
+    /// A table
     Table,
-    /// For programs.
+    /// JSON
     Json,
-    /// For both.
+    /// YAML
     Yaml,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// A line of text each.
+    /// One line of text per event
     Text,
-    /// A JSON object each.
+    /// One JSON object per event
     Json,
 }

@@ -55,9 +55,9 @@ pub(crate) fn run(
 
 fn time_zone(text: &str) -> Result<TimeZone, String> {
     let found = match parse_zone(text).map_err(|e| format!("--zone `{text}`: {e}"))? {
-        ZoneText::Host => elasticjob::time_zone(None),
+        ZoneText::Host => elasticjob::agent::time_zone(None),
         ZoneText::Fixed(zone) => Some(zone),
-        ZoneText::Named(name) => elasticjob::time_zone(Some(&name)),
+        ZoneText::Named(name) => elasticjob::agent::time_zone(Some(&name)),
     };
     found.ok_or_else(|| format!("--zone `{text}`: expected an IANA name such as Asia/Shanghai, or GMT+8"))
 }

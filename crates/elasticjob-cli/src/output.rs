@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use comfy_table::{ContentArrangement, Table, presets};
-use elasticjob::printable;
+use elasticjob::agent::printable;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 

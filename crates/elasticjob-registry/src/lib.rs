@@ -1,13 +1,15 @@
-//! The registries in which the instances of a job meet, behind one trait: [`zookeeper`], [`embedded`] (one file), and
-//! [`memory`]. No code outside of this crate knows which one it has; [`conformance`] holds them to one contract.
+//! The registries that the instances of a job share, behind the trait [`Registry`]: ZooKeeper (`zookeeper`), one file (`embedded`),
+//! and [`memory`]. Code outside of this crate does not know which one it uses; [`conformance`] tests their common contract.
 
 mod clock;
 pub mod conformance;
+#[cfg(feature = "embedded")]
 pub mod embedded;
 mod error;
 mod local;
 pub mod memory;
 mod url;
+#[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
 use std::fmt;
@@ -185,34 +187,46 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// Connects to a registry, by its address:
+/// Connects to the registry at an address:
 ///
-/// - `zookeeper://h1:2181,h2:2181/namespace`, with the settings of [`zookeeper::Settings`] as query: `?digest=u:p`
-/// - `embedded:PATH`, which this process then holds
-/// - `memory:`, a fresh one that ends with the last reference
+/// - `zookeeper://h1:2181,h2:2181/namespace`, with settings as its query: `?digest=user:password`
+/// - `embedded:PATH`, whose file this process then holds
+/// - `memory:`, a new registry that ends with its last reference, or `memory:NAME`, which the connections of this process share
 ///
-/// A ZooKeeper that is not there is no error: the link is down until it comes.
+/// If a ZooKeeper cannot be reached, this succeeds all the same: the link is down until it can.
 ///
 /// # Errors
 ///
-/// The address is wrong, or the file cannot be used.
+/// The address is invalid, or the file of an embedded registry cannot be used.
 pub async fn connect(address: &str) -> Result<Arc<dyn Registry>, Error> {
-    Ok(match RegistryUrl::parse(address)? {
+    open(RegistryUrl::parse(address)?).await
+}
+
+/// Connects to the registry at a parsed address; see [`connect`].
+///
+/// # Errors
+///
+/// A setting is invalid, or the file of an embedded registry cannot be used.
+pub async fn open(url: RegistryUrl) -> Result<Arc<dyn Registry>, Error> {
+    Ok(match url {
+        #[cfg(feature = "zookeeper")]
         RegistryUrl::Zookeeper(settings) => Arc::new(zookeeper::Zookeeper::connect(settings)?),
+        #[cfg(feature = "embedded")]
         RegistryUrl::Embedded(path) => Arc::new(embedded::open(&path)?),
-        RegistryUrl::Memory => Arc::new(memory::Memory::new().connect()),
+        RegistryUrl::Memory(name) => Arc::new(memory::Memory::named(&name).connect()),
     })
 }
 
-/// Connects as a visitor: like [`connect`], but an embedded registry that another process holds is reached through the
-/// socket beside its file.
+/// Connects as a client: like [`connect`], but an embedded registry whose file another process holds is reached through the socket
+/// beside the file.
 ///
 /// # Errors
 ///
-/// As of [`connect`]; for `embedded:` also when the file does not exist: a visitor makes none.
+/// As [`connect`]. For `embedded:` also if the file does not exist: a client does not create it.
 pub async fn attach(address: &str) -> Result<Arc<dyn Registry>, Error> {
     match RegistryUrl::parse(address)? {
+        #[cfg(feature = "embedded")]
         RegistryUrl::Embedded(path) => embedded::attach(&path).await,
-        RegistryUrl::Zookeeper(_) | RegistryUrl::Memory => connect(address).await,
+        url => open(url).await,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use elasticjob_core::path;
+use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Event, EventKind, Node, Op, Reason, Tree};
 use elasticjob_core::view::{Answer, Query};
 use futures_util::FutureExt;
@@ -12,6 +13,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
+#[cfg(feature = "embedded")]
 use crate::embedded::Inspection;
 use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch, clock};
 
@@ -36,6 +38,7 @@ pub(crate) trait Keeper: Send + Sync + std::fmt::Debug {
     fn keep(&self, change: Change, done: oneshot::Sender<Result<(), String>>);
 
     /// Checks or copies what it holds, after everything that was given to it before.
+    #[cfg(feature = "embedded")]
     fn inspect(&self, what: Inspection) -> oneshot::Receiver<Result<String, String>>;
 
     /// Keeps what was given to it, gives free what it holds, and tells when it did. Nothing is kept after that.
@@ -46,15 +49,22 @@ pub(crate) trait Keeper: Send + Sync + std::fmt::Debug {
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A tree that connections share.
-#[derive(Debug)]
 pub(crate) struct Store {
     state: Mutex<State>,
+    /// The clock of the nodes' times.
+    now: Box<dyn Fn() -> Timestamp + Send + Sync>,
     keeper: Option<Box<dyn Keeper>>,
     description: String,
     /// Why every commit fails, in a store that was opened for reading.
     read_only: Option<Error>,
     /// Why nothing can be kept at the moment.
     failure: watch::Sender<Option<String>>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("description", &self.description).finish_non_exhaustive()
+    }
 }
 
 #[derive(Default)]
@@ -88,7 +98,12 @@ impl Store {
 
     fn with(tree: Tree, keeper: Option<Box<dyn Keeper>>, description: String, read_only: Option<Error>) -> Store {
         let state = Mutex::new(State { tree, ..State::default() });
-        Store { state, keeper, description, read_only, failure: watch::Sender::new(None) }
+        Store { state, now: Box::new(clock::now), keeper, description, read_only, failure: watch::Sender::new(None) }
+    }
+
+    /// A store without a keeper that has its own clock.
+    pub(crate) fn with_clock(now: Box<dyn Fn() -> Timestamp + Send + Sync>, description: String) -> Arc<Store> {
+        Arc::new(Store { now, ..Store::with(Tree::new(), None, description, None) })
     }
 
     pub(crate) fn open_session(&self) -> u64 {
@@ -126,6 +141,7 @@ impl Store {
     }
 
     /// Checks or copies what the keeper holds.
+    #[cfg(feature = "embedded")]
     pub(crate) async fn inspect(&self, what: Inspection) -> Result<String, String> {
         match &self.keeper {
             Some(keeper) => keeper.inspect(what).await.unwrap_or_else(|_| Err("the writer has ended".to_owned())),
@@ -174,7 +190,7 @@ impl Store {
                 return Outcome::Failed(self.closed());
             }
             let passing = self.passing(&state.tree, ops);
-            match state.tree.commit(session, ops, clock::now()) {
+            match state.tree.commit(session, ops, (self.now)()) {
                 Ok((zxid, events)) => {
                     // What changes nothing speaks of what others wrote: it is answered when that is durable.
                     let kept = match events.is_empty() {
@@ -269,7 +285,7 @@ impl Store {
         }
         let mut state = self.state.lock();
         self.sound()?;
-        match state.tree.create_sequential(session, prefix, clock::now()) {
+        match state.tree.create_sequential(session, prefix, (self.now)()) {
             Ok((path, events)) => {
                 state.tell(&events);
                 Ok(path)

@@ -1,69 +1,115 @@
-//! Addresses of registries.
+//! Registry addresses.
 
+#[cfg(feature = "embedded")]
 use std::path::PathBuf;
+#[cfg(feature = "zookeeper")]
 use std::time::Duration;
 
 use crate::Error;
+#[cfg(feature = "zookeeper")]
 use crate::zookeeper::Settings;
 
-/// A parsed address.
+/// A parsed registry address.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum RegistryUrl {
     /// `zookeeper://h1:2181,h2:2181/namespace?key=value`.
+    #[cfg(feature = "zookeeper")]
     Zookeeper(Settings),
     /// `embedded:PATH`.
+    #[cfg(feature = "embedded")]
     Embedded(PathBuf),
-    /// `memory:`.
-    Memory,
+    /// `memory:` or `memory:NAME`. The name is empty for a registry that nothing else shares.
+    Memory(String),
 }
 
 impl RegistryUrl {
-    /// Reads an address.
+    /// Parses an address.
     ///
     /// # Errors
     ///
-    /// The address, and which forms are expected.
+    /// [`Error::Address`] with the expected forms, or [`Error::Setting`] for an invalid value in it.
     pub fn parse(address: &str) -> Result<RegistryUrl, Error> {
-        let wrong = |expected: &str| Error::Address { address: address.to_owned(), expected: expected.to_owned() };
-        if let Some(path) = address.strip_prefix("embedded:") {
-            let path = if path.is_empty() { "elasticjob.db" } else { path };
-            return Ok(RegistryUrl::Embedded(PathBuf::from(path)));
-        }
-        if address == "memory:" || address == "memory" {
-            return Ok(RegistryUrl::Memory);
-        }
-        if address.starts_with("etcd://") {
-            return Err(wrong("etcd is not supported yet; expected zookeeper://HOST:PORT/NAMESPACE or embedded:PATH"));
-        }
-        let forms = "expected zookeeper://HOST:PORT,HOST:PORT/NAMESPACE or embedded:PATH";
-        let rest = address.strip_prefix("zookeeper://").ok_or_else(|| wrong(forms))?;
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (servers, namespace) = rest.split_once('/').ok_or_else(|| wrong(forms))?;
-        let mut settings = Settings::new(servers, namespace);
-        for pair in query.split('&').filter(|p| !p.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| wrong("expected key=value after `?`"))?;
-            let number = || value.parse::<u64>().map_err(|_| wrong(&format!("`{key}` must be a whole number")));
-            match key {
-                "baseSleepTimeMilliseconds" => settings.base_sleep = Duration::from_millis(number()?),
-                "maxSleepTimeMilliseconds" => settings.max_sleep = Duration::from_millis(number()?),
-                "maxRetries" => settings.max_retries = u32::try_from(number()?).unwrap_or(u32::MAX),
-                "sessionTimeoutMilliseconds" => settings.session_timeout = Duration::from_millis(number()?),
-                "connectionTimeoutMilliseconds" => settings.connection_timeout = Duration::from_millis(number()?),
-                "digest" => settings.digest = Some(value.to_owned()),
-                _ => {
-                    return Err(wrong(&format!(
-                        "unknown setting `{key}`; expected baseSleepTimeMilliseconds, maxSleepTimeMilliseconds, \
-                         maxRetries, sessionTimeoutMilliseconds, connectionTimeoutMilliseconds or digest"
-                    )));
-                }
+        let invalid = |expected: &str| Error::Address { address: address.to_owned(), expected: expected.to_owned() };
+        let (scheme, rest) = address.split_once(':').unwrap_or((address, ""));
+        match scheme {
+            "memory" => Ok(RegistryUrl::Memory(rest.to_owned())),
+            "embedded" => embedded(rest).map_err(|expected| invalid(&expected)),
+            "zookeeper" => zookeeper(rest, &invalid),
+            "etcd" => {
+                Err(invalid("etcd is not supported yet; expected zookeeper://HOST:PORT/NAMESPACE or embedded:PATH"))
             }
+            _ => Err(invalid(FORMS)),
         }
-        settings.check()?;
-        Ok(RegistryUrl::Zookeeper(settings))
+    }
+
+    /// Sets the credentials for ZooKeeper's digest scheme, as `user:password`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] if the registry has no credentials.
+    pub fn set_credentials(&mut self, digest: String) -> Result<(), Error> {
+        match self {
+            #[cfg(feature = "zookeeper")]
+            RegistryUrl::Zookeeper(settings) => {
+                settings.digest = Some(digest);
+                settings.check()
+            }
+            _ => Err(Error::Setting {
+                key: "credentials",
+                value: "***".into(),
+                expected: "only ZooKeeper takes credentials".into(),
+            }),
+        }
     }
 }
 
-#[cfg(test)]
+const FORMS: &str = "expected zookeeper://HOST:PORT,HOST:PORT/NAMESPACE or embedded:PATH";
+
+#[cfg(feature = "embedded")]
+fn embedded(path: &str) -> Result<RegistryUrl, String> {
+    Ok(RegistryUrl::Embedded(PathBuf::from(if path.is_empty() { "elasticjob.db" } else { path })))
+}
+
+#[cfg(not(feature = "embedded"))]
+fn embedded(_: &str) -> Result<RegistryUrl, String> {
+    Err("this program was built without the cargo feature `embedded` of elasticjob".into())
+}
+
+#[cfg(not(feature = "zookeeper"))]
+fn zookeeper(_: &str, invalid: &dyn Fn(&str) -> Error) -> Result<RegistryUrl, Error> {
+    Err(invalid("this program was built without the cargo feature `zookeeper` of elasticjob"))
+}
+
+#[cfg(feature = "zookeeper")]
+fn zookeeper(rest: &str, invalid: &dyn Fn(&str) -> Error) -> Result<RegistryUrl, Error> {
+    let rest = rest.strip_prefix("//").ok_or_else(|| invalid(FORMS))?;
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (servers, namespace) = rest.split_once('/').ok_or_else(|| invalid(FORMS))?;
+    let mut settings = Settings::new(servers, namespace);
+    for pair in query.split('&').filter(|p| !p.is_empty()) {
+        let (key, value) = pair.split_once('=').ok_or_else(|| invalid("expected key=value after `?`"))?;
+        let number = || value.parse::<u64>().map_err(|_| invalid(&format!("`{key}` must be a whole number")));
+        match key {
+            "baseSleepTimeMilliseconds" => settings.base_sleep = Duration::from_millis(number()?),
+            "maxSleepTimeMilliseconds" => settings.max_sleep = Duration::from_millis(number()?),
+            "maxRetries" => settings.max_retries = u32::try_from(number()?).unwrap_or(u32::MAX),
+            "sessionTimeoutMilliseconds" => settings.session_timeout = Duration::from_millis(number()?),
+            "connectionTimeoutMilliseconds" => settings.connection_timeout = Duration::from_millis(number()?),
+            "digest" => settings.digest = Some(value.to_owned()),
+            _ => {
+                return Err(invalid(&format!(
+                    "unknown setting `{key}`; expected baseSleepTimeMilliseconds, maxSleepTimeMilliseconds, \
+                     maxRetries, sessionTimeoutMilliseconds, connectionTimeoutMilliseconds or digest"
+                )));
+            }
+        }
+    }
+    settings.check()?;
+    Ok(RegistryUrl::Zookeeper(settings))
+}
+
+#[cfg(all(test, feature = "zookeeper", feature = "embedded"))]
 mod tests {
     use super::*;
 

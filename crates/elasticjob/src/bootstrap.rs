@@ -1,25 +1,21 @@
-//! What a user starts and stops (Java: `ScheduleJobBootstrap`, `OneOffJobBootstrap`, `JobConfiguration.Builder`).
+//! Describes, starts and stops a job (Java: `ScheduleJobBootstrap`, `OneOffJobBootstrap`, `JobConfiguration.Builder`).
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use elasticjob_core::config::JobConfig;
-use elasticjob_core::machine::{ConfigCheck, Setup, StopReason};
+use elasticjob_core::machine::{ConfigCheck, Setup};
 use elasticjob_core::wire::{JobDocument, Overwrite};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use crate::connection::Connection;
-use crate::execute::{
-    self, Blocking, BlockingJob, Closure, Context, Dataflow, DataflowJob, Executor, ItemExecutor, JobResult, Simple,
-    SimpleJob,
-};
-use crate::operations::{OperationError, Operations};
-use crate::worker::{JobState, Message, Start};
-use crate::{Error, clock};
-
-/// How long [`JobHandle::stop`] lets runs go on.
-pub const STOP_GRACE: Duration = Duration::from_secs(30);
+use crate::contract::{BlockingJob, Context, DataflowJob, ItemExecutor, JobResult, SimpleJob};
+use crate::execute::{self, Blocking, Closure, Dataflow, Executor, Simple};
+use crate::handle::{JobHandle, Stopping};
+use crate::settings::{HttpRequest, Retry, ThreadPool};
+use crate::worker::{JobState, Message, NameGuard, Start};
+use crate::{Error, StopReason, clock};
 
 macro_rules! settings {
     ($($(#[$doc:meta])* $name:ident($value:ident: $type:ty) => $body:expr;)*) => {
@@ -38,38 +34,56 @@ macro_rules! settings {
 macro_rules! builder {
     () => {
         settings! {
-            /// Parameters of single items, `0=a,1=b`; none by default.
+            /// Sets the parameters of single items, as `0=a,1=b`. None by default.
             item_parameters(text: &str) => |d, text| d.sharding_item_parameters = Some(text.to_owned());
-            /// A parameter for all items; empty by default.
+            /// Sets a parameter for all items. Empty by default.
             job_parameter(text: &str) => |d, text| d.job_parameter = Some(text.to_owned());
-            /// Whether running items are marked in the registry, which keeps an item from running twice; true by default.
+            /// Sets whether running items are marked in the registry, so that no item runs twice at a time. `true` by default.
             monitor_execution(on: bool) => |d, on| d.monitor_execution = on;
-            /// Whether others run again what a dead instance was running; false by default.
+            /// Sets whether other instances take over the interrupted runs of a dead instance. `false` by default. Needs
+            /// `monitor_execution`.
             failover(on: bool) => |d, on| d.failover = on;
-            /// Whether a missed firing is caught up once; true by default.
+            /// Sets whether a missed firing is caught up once. `true` by default.
             misfire(on: bool) => |d, on| d.misfire = on;
-            /// The largest difference to the registry's clock, told when exceeded; not checked by default.
-            max_time_diff_seconds(seconds: u32) => |d, seconds| d.max_time_diff_seconds = seconds.into();
-            /// How often the picture of the registry is read anew; 10 by default, 0 for never.
-            reconcile_interval_minutes(minutes: u32) => |d, minutes| d.reconcile_interval_minutes = minutes.into();
-            /// The sharding strategy; `AVG_ALLOCATION` by default.
+            /// Sets the maximum difference to the registry's clock, in whole seconds. A larger one is logged as an error. Not
+            /// checked by default.
+            max_time_diff(difference: Duration) => |d, difference| d.max_time_diff_seconds = seconds(difference);
+            /// Sets how often the instance reads the state of the job again, in whole minutes, rounded up. 10 minutes by default;
+            /// zero means never.
+            reconcile_interval(interval: Duration) => |d, interval| d.reconcile_interval_minutes = minutes(interval);
+            /// Sets the sharding strategy by name: `AVG_ALLOCATION` (the default), `ODEVITY`, `ROUND_ROBIN`, or one of the
+            /// [`Plugins`](crate::Plugins).
             sharding_strategy(name: &str) => |d, name| d.job_sharding_strategy_type = Some(name.to_owned());
-            /// The thread pool, `CPU` (the default) or `SINGLE_THREAD`: how many items of a run execute at one time.
-            thread_pool(name: &str) => |d, name| d.thread_pool = Some(name.to_owned());
-            /// The error handler; `LOG` by default.
+            /// Sets how many items of a run execute at one time on an instance.
+            thread_pool(pool: ThreadPool) => |d, pool| d.thread_pool = Some(pool.name().to_owned());
+            /// Sets the error handler by name: `LOG` (the default), `THROW`, `IGNORE`, `EMAIL`, `WECHAT`, `DINGTALK`, or one of
+            /// the [`Plugins`](crate::Plugins).
             error_handler(name: &str) => |d, name| d.job_error_handler_type = Some(name.to_owned());
-            /// The names of the listeners, in the order in which they are called; none by default.
+            /// Sets the listeners by name, in the order in which they are called. None by default.
             listeners(names: &[&str]) => |d, names| d.job_listener_types = names.iter().map(ToString::to_string).collect();
-            /// Free text.
+            /// Sets a description for people.
             description(text: &str) => |d, text| d.description = Some(text.to_owned());
-            /// Whether this start registers its server as disabled, when it is not registered yet; false by default.
+            /// Sets whether this start registers its server as disabled, if the server is not registered yet. `false` by default.
             disabled(on: bool) => |d, on| d.disabled = on;
-            /// Whether items stay with their owner after the first assignment; false by default.
+            /// Sets whether items stay with their owner after the first assignment. `false` by default.
             static_sharding(on: bool) => |d, on| d.static_sharding = on;
+            /// Sets the time limit for a run of one item, retries included: 1 ms to 7 days. No limit by default. When it has
+            /// passed, [`Context::cancelled`] fires.
+            timeout(limit: Duration) => |d, limit| put(d, execute::TIMEOUT, limit.as_millis());
+            /// Sets how often a failed item is tried again. Not at all by default.
+            retry(retry: Retry) => |d, retry| {
+                put(d, execute::RETRIES, retry.count.into());
+                put(d, execute::DELAY, retry.delay.as_millis());
+                put(d, execute::DELAY_MAX, retry.delay_max.as_millis());
+            };
+            /// Sets whether a [`DataflowJob`] fetches until a fetch returns nothing. `false` by default: one fetch per run.
+            streaming(on: bool) => |d, on| {
+                d.props.insert(name_of(execute::STREAMING), on.to_string());
+            };
         }
 
-        /// Which configuration wins where another one is stored: `false` (the default) for the stored one, `true` for this one,
-        /// [`Overwrite::Changed`] for this one in the keys that changed since it was last applied.
+        /// Sets which configuration wins if a different one is stored: `false` (the default) the stored one, `true` this one,
+        /// [`Overwrite::Changed`] this one for keys that changed since it was last applied.
         #[must_use]
         pub fn overwrite(mut self, mode: impl Into<Overwrite>) -> Self {
             self.0.overwrite = mode.into();
@@ -77,21 +91,21 @@ macro_rules! builder {
             self
         }
 
-        /// A property for the job type or the error handler.
+        /// Sets a property for the job type, the error handler or a listener.
         #[must_use]
         pub fn property(mut self, key: &str, value: &str) -> Self {
             self.0.document.props.insert(key.to_owned(), value.to_owned());
             self
         }
 
-        /// The class text in the registry, for a job that Java instances have too; the job's name by default.
+        /// Sets the class text in the registry, for a job that Java instances run too. The default is the name of the job.
         #[must_use]
         pub fn class_name(mut self, name: &str) -> Self {
             self.0.class = Some(name.to_owned());
             self
         }
 
-        /// Gives it an async closure as its code.
+        /// Makes it a job whose code is an async closure.
         pub fn simple<F, R>(self, code: F) -> Job
         where
             F: Fn(Context) -> R + Send + Sync + 'static,
@@ -100,29 +114,56 @@ macro_rules! builder {
             Job { description: self.0, code: Code::Executor(Arc::new(Closure(code))) }
         }
 
-        /// Gives it a job of an async trait.
+        /// Makes it a job whose code is an async method.
         pub fn job(self, job: impl SimpleJob) -> Job {
             Job { description: self.0, code: Code::Executor(Arc::new(Simple(Arc::new(job)))) }
         }
 
-        /// Gives it a job that may block.
+        /// Makes it a job whose code may block.
         pub fn blocking(self, job: impl BlockingJob) -> Job {
             Job { description: self.0, code: Code::Executor(Arc::new(Blocking(Arc::new(job)))) }
         }
 
-        /// Gives it a job that fetches and processes.
+        /// Makes it a job that fetches and processes data.
         pub fn dataflow(self, job: impl DataflowJob) -> Job {
             Job { description: self.0, code: Code::Executor(Arc::new(Dataflow(Arc::new(job)))) }
         }
 
-        /// Makes it a job of a type that the connection knows by name, as `SCRIPT` or `HTTP`.
+        /// Makes it a job that runs a command; no shell. The job type `SCRIPT`.
+        pub fn script(self, command_line: &str) -> Job {
+            self.property("script.command.line", command_line).of_type("SCRIPT")
+        }
+
+        /// Makes it a job that sends an HTTP request. The job type `HTTP`, which needs the cargo feature `http`.
+        pub fn http(self, request: HttpRequest) -> Job {
+            request.properties().into_iter().fold(self, |job, (key, value)| job.property(key, &value)).of_type("HTTP")
+        }
+
+        /// Makes it a job of a type that the [`Plugins`](crate::Plugins) of the connection have by name.
         pub fn of_type(self, name: &str) -> Job {
             Job { description: self.0, code: Code::Type(name.to_owned()) }
         }
     };
 }
 
-/// What both kinds of jobs have while they are described.
+/// The name of a property as configurations have it.
+fn name_of(key: &str) -> String {
+    key.trim_start_matches("props.").to_owned()
+}
+
+fn put(document: &mut JobDocument, key: &str, value: u128) {
+    document.props.insert(name_of(key), value.to_string());
+}
+
+fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
+}
+
+fn minutes(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs().div_ceil(60)).unwrap_or(i64::MAX)
+}
+
+/// The settings that both kinds of jobs share.
 #[derive(Clone, Debug)]
 struct Description {
     document: JobDocument,
@@ -138,65 +179,74 @@ impl Description {
     }
 }
 
-/// A job that runs by a schedule, while it is described. It starts with [`Job::start`], once it has its code.
+/// The description of a job that runs on a cron schedule. It becomes a [`Job`] with its code.
+///
+/// # Examples
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), elasticjob::Error> {
 /// use elasticjob::ScheduleJob;
-/// let registry = elasticjob::registry::connect("zookeeper://127.0.0.1:2181/demo").await?;
+///
+/// let connection = elasticjob::registry::connect("zookeeper://127.0.0.1:2181/demo").await?;
 /// let job = ScheduleJob::new("my_job", 3)
 ///     .cron("0/5 * * * * ?")
 ///     .item_parameters("0=Beijing,1=Shanghai,2=Guangzhou")
 ///     .failover(true)
 ///     .simple(|context| async move { println!("{}", context.item()); Ok(()) })
-///     .start(&registry).await?;
+///     .start(&connection).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct ScheduleJob(Description);
 
 impl ScheduleJob {
-    /// A job of that name, cut into so many items. It needs a [`ScheduleJob::cron`].
+    /// Describes a job by its name and its number of items. It needs a [`ScheduleJob::cron`] expression.
     pub fn new(name: &str, sharding_total_count: u32) -> ScheduleJob {
         let document = JobDocument::new(name, sharding_total_count);
         ScheduleJob(Description::new(document, false))
     }
 
-    /// Takes a whole document, as the YAML of the agent gives it.
+    /// Describes a job by a whole document, as the agent's file has it.
     pub fn from_document(document: JobDocument) -> ScheduleJob {
         ScheduleJob(Description::new(document, false))
     }
 
     settings! {
-        /// When it fires, in Quartz's dialect: seconds first, one of the two day fields `?`.
+        /// Sets the cron expression, in Quartz's dialect: seconds first, and `?` in one of the two day fields.
         cron(text: &str) => |d, text| d.cron = Some(text.to_owned());
-        /// The zone of the cron expression: an IANA name, or `GMT+8`; the host's by default.
+        /// Sets the time zone of the cron expression: an IANA name, or `GMT+8`. The default is the host's zone.
         time_zone(name: &str) => |d, name| d.time_zone = Some(name.to_owned());
     }
     builder!();
 }
 
-/// A job that runs when it is triggered, while it is described.
+/// The description of a job that runs when it is triggered. It becomes a [`Job`] with its code.
 ///
-/// ```no_run
-/// # async fn f() -> Result<(), elasticjob::Error> {
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
 /// use elasticjob::OneOffJob;
-/// let registry = elasticjob::registry::connect("embedded:jobs.db").await?;
-/// let job = OneOffJob::new("import", 4).simple(|_| async { Ok(()) }).start(&registry).await?;
-/// job.execute().await?;
-/// # Ok(()) }
+///
+/// let connection = elasticjob::registry::connect("memory:").await?;
+/// let job = OneOffJob::new("import", 4).simple(|_| async { Ok(()) }).start(&connection).await?;
+/// let results = job.trigger().await?.finished().await?;
+/// assert!(results.iter().all(|result| result.outcome.is_success()));
+/// # Ok::<(), elasticjob::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct OneOffJob(Description);
 
 impl OneOffJob {
-    /// A job of that name, cut into so many items.
+    /// Describes a job by its name and its number of items.
     pub fn new(name: &str, sharding_total_count: u32) -> OneOffJob {
         let document = JobDocument::new(name, sharding_total_count);
         OneOffJob(Description::new(document, true))
     }
 
-    /// Takes a whole document, as the YAML of the agent gives it.
+    /// Describes a job by a whole document, as the agent's file has it.
     pub fn from_document(document: JobDocument) -> OneOffJob {
         OneOffJob(Description::new(document, true))
     }
@@ -212,6 +262,7 @@ enum Code {
 
 /// A described job with its code.
 #[derive(Clone)]
+#[must_use = "a job runs only after `start` or `submit`"]
 pub struct Job {
     description: Description,
     code: Code,
@@ -224,14 +275,18 @@ impl std::fmt::Debug for Job {
 }
 
 impl Job {
-    /// Checks everything that can be checked without the registry.
+    /// Checks the configuration without the registry.
     ///
     /// # Errors
     ///
-    /// Every fault of the configuration.
+    /// [`Error::Config`] with every fault.
     pub fn check(&self, plugins: &crate::Plugins) -> Result<(), Error> {
+        self.checked(plugins).map(drop)
+    }
+
+    /// Checks the configuration, and returns what runs the items.
+    fn checked(&self, plugins: &crate::Plugins) -> Result<Arc<dyn ItemExecutor>, Error> {
         let document = &self.description.document;
-        let failed = |faults| Error::Config { job: document.job_name.clone(), faults };
         let fault = |key, value: &str, expected: String| elasticjob_core::config::ConfigError {
             key,
             value: value.to_owned(),
@@ -239,10 +294,10 @@ impl Job {
         };
         // Every fault is found in one pass.
         let (config, mut faults) = JobConfig::best_effort(document, &clock::zone);
-        let cron_is_wrong = faults.iter().any(|fault| fault.key == "cron");
+        let cron_is_invalid = faults.iter().any(|fault| fault.key == "cron");
         faults.extend(JobConfig::contradictions(document));
         match (&config.cron, self.description.one_off) {
-            (None, false) if cron_is_wrong => {}
+            (None, false) if cron_is_invalid => {}
             (None, false) => faults.push(fault("cron", "", "a scheduled job needs one".into())),
             (Some(cron), true) => faults.push(fault("cron", cron.text(), "a one-off job has none".into())),
             (Some(cron), false) if cron.next(clock::now(), &config.time_zone).is_none() => {
@@ -251,168 +306,118 @@ impl Job {
             _ => {}
         }
         let items = match &self.code {
-            Code::Executor(items) => Some(Arc::clone(items)),
-            Code::Type(name) => plugins.find_job_type(name).map(|job_type| job_type.executor()),
+            Code::Executor(items) => Ok(Arc::clone(items)),
+            Code::Type(name) => match plugins.find_job_type(name) {
+                Some(job_type) => Ok(job_type.executor()),
+                None => Err(fault("elasticJobType", name, plugins.expected_job_type(name))),
+            },
+        };
+        let items = match items {
+            Ok(items) => {
+                faults.extend(execute::check(&config, &*items, plugins));
+                Some(items)
+            }
+            Err(unknown) => {
+                faults.push(unknown);
+                faults.extend(plugins.check(&config));
+                None
+            }
         };
         match items {
-            Some(items) => faults.extend(execute::check(&config, &*items, plugins)),
-            None => {
-                let name = if let Code::Type(name) = &self.code { name } else { "" };
-                let expected = format!("expected one of {}", plugins.job_type_names().join(", "));
-                faults.push(fault("elasticJobType", name, expected));
-                faults.extend(plugins.check(&config));
-            }
+            Some(items) if faults.is_empty() => Ok(items),
+            _ => Err(Error::Config { job: document.job_name.clone(), faults }),
         }
-        if faults.is_empty() { Ok(()) } else { Err(failed(faults)) }
     }
 
-    /// The name.
+    /// Returns the name of the job.
     pub fn name(&self) -> &str {
         &self.description.document.job_name
     }
 
-    /// Starts the job: waits until it is registered, however long the registry is away.
+    /// Starts the job and waits until it is registered, without limit if the registry cannot be reached.
     ///
     /// # Errors
     ///
-    /// The configuration is wrong, the registry has the job under another class, or this process runs it already.
+    /// The configuration is invalid, the registry has the job under another class, or this process runs it already.
     ///
     /// # Cancel safety
     ///
-    /// A start that is dropped may still take place.
+    /// The job starts although this future is dropped.
     pub async fn start(self, connection: &Connection) -> Result<JobHandle, Error> {
-        let handle = self.submit(connection).await?;
+        let handle = self.submit(connection)?;
         handle.joined().await?;
         Ok(handle)
     }
 
-    /// Starts the job without waiting for its registration; [`JobHandle::joined`] waits for that.
+    /// Starts the job without waiting for the registry; [`JobHandle::joined`] waits for that. Call it within a tokio runtime.
     ///
     /// # Errors
     ///
-    /// The configuration is wrong, or this process runs the job already.
-    ///
-    /// # Cancel safety
-    ///
-    /// As of [`Job::start`].
-    pub async fn submit(self, connection: &Connection) -> Result<JobHandle, Error> {
-        self.check(connection.plugins())?;
+    /// The configuration is invalid, or this process runs the job already.
+    pub fn submit(self, connection: &Connection) -> Result<JobHandle, Error> {
+        let items = self.checked(connection.plugins())?;
         let name = self.description.document.job_name.clone();
-        let identity = connection.identity(&[&name]).await?.clone();
-        let (class, items) = match &self.code {
-            Code::Executor(items) => (name.clone(), Arc::clone(items)),
-            Code::Type(type_name) => {
-                let found = connection.plugins().find_job_type(type_name).ok_or(Error::Ended)?;
-                (type_name.clone(), found.executor())
-            }
+        let Some(reserved) = connection.reserve(&name) else { return Err(Error::Duplicate { job: name }) };
+        let (state, states) = watch::channel(JobState::Starting);
+        let stopping = Stopping::default();
+        let starting =
+            Starting { job: self, items, reserved, connection: connection.clone(), stopping: stopping.clone() };
+        tokio::spawn(starting.run(state));
+        Ok(JobHandle::new(name, connection.clone(), states, stopping))
+    }
+}
+
+/// A job on its way to the worker: it waits until this process knows its id.
+struct Starting {
+    job: Job,
+    items: Arc<dyn ItemExecutor>,
+    reserved: NameGuard,
+    connection: Connection,
+    stopping: Stopping,
+}
+
+impl Starting {
+    async fn run(self, state: watch::Sender<JobState>) {
+        let Starting { job, items, reserved, connection, stopping } = self;
+        let name = job.name().to_owned();
+        let (mut closing, names) = (connection.closing(), [name.as_str()]);
+        let identity = tokio::select! {
+            identity = connection.identity(&names) => identity.cloned(),
+            () = stopping.wait() => return stopped(&state, StopReason::Asked),
+            _ = closing.wait_for(Option::is_some) => return stopped(&state, StopReason::Asked),
+        };
+        let identity = match identity {
+            Ok(identity) => identity,
+            Err(error) => return stopped(&state, StopReason::Refused(error.to_string())),
+        };
+        let class = match &job.code {
+            Code::Executor(_) => name.clone(),
+            Code::Type(type_name) => type_name.clone(),
         };
         let (checked, plugins) = (Arc::clone(&items), Arc::clone(connection.plugins()));
         let check = ConfigCheck(Arc::new(move |config| execute::check(config, &*checked, &plugins)));
         let executor = Executor::new(items, connection.shared(), &identity.id);
         let setup = Setup {
-            document: self.description.document,
-            overwrite: self.description.overwrite,
-            class: self.description.class.unwrap_or(class),
-            one_off: self.description.one_off,
+            document: job.description.document,
+            overwrite: job.description.overwrite,
+            class: job.description.class.unwrap_or(class),
+            one_off: job.description.one_off,
             identity,
             check,
         };
-        let (state, states) = watch::channel(JobState::Starting);
-        let (answer, accepted) = oneshot::channel();
-        connection.worker().tell(Message::Start(Box::new(Start { setup, executor, state, answer })))?;
-        accepted.await.map_err(|_| Error::Ended)??;
-        Ok(JobHandle { name, connection: connection.clone(), states })
+        let start = Message::Start(Box::new(Start { setup, executor, state, name: reserved }));
+        if connection.worker().tell(start).is_err() {
+            return; // the state's sender is gone, so the handle knows
+        }
+        // A stop that came before the job was known to the worker.
+        let grace = stopping.requested().or(*closing.borrow());
+        if let Some(grace) = grace {
+            let deadline = connection.clock().now() + grace;
+            let _ = connection.worker().tell(Message::Stop { job: name, deadline });
+        }
     }
 }
 
-/// A started job. Dropping it does not stop the job, as long as another handle or the [`Connection`] is there.
-#[derive(Clone, Debug)]
-pub struct JobHandle {
-    name: String,
-    connection: Connection,
-    states: watch::Receiver<JobState>,
-}
-
-impl JobHandle {
-    /// The job's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Whether both are handles of the same start of a job.
-    pub fn is_same(&self, other: &JobHandle) -> bool {
-        self.states.same_channel(&other.states)
-    }
-
-    /// Waits until it is registered.
-    ///
-    /// # Errors
-    ///
-    /// It was refused by what the registry has, or stopped before.
-    pub async fn joined(&self) -> Result<(), Error> {
-        let mut states = self.states.clone();
-        let settled = |state: &JobState| matches!(state, JobState::Running { .. } | JobState::Stopped(_));
-        let reason = match &*states.wait_for(settled).await.map_err(|_| Error::Ended)? {
-            JobState::Stopped(StopReason::Refused(reason)) => reason.clone(),
-            JobState::Stopped(StopReason::Asked) => "it was stopped before it had joined".to_owned(),
-            JobState::Stopped(StopReason::ShutDown) => "it was shut down by an operator".to_owned(),
-            JobState::Running { .. } | JobState::Starting | JobState::Disconnected => return Ok(()),
-        };
-        Err(Error::Refused { job: self.name.clone(), reason })
-    }
-
-    /// How it stands.
-    pub fn state(&self) -> JobState {
-        self.states.borrow().clone()
-    }
-
-    /// How it stands, and every change of it.
-    pub fn states(&self) -> watch::Receiver<JobState> {
-        self.states.clone()
-    }
-
-    /// Runs the job once, now: each of its items on the instance that owns it (Java: `JobOperateAPI.trigger`,
-    /// `OneOffJobBootstrap.execute`). An item that is running runs again after that.
-    ///
-    /// # Errors
-    ///
-    /// The job is disabled, or the registry failed.
-    pub async fn execute(&self) -> Result<(), Error> {
-        match Operations::new(Arc::clone(self.connection.registry())).trigger(&self.name).await {
-            Ok(_) => Ok(()),
-            Err(OperationError::Registry(error)) => Err(error.into()),
-            Err(other) => Err(Error::Refused { job: self.name.clone(), reason: other.to_string() }),
-        }
-    }
-
-    /// Logs again in which keys the configuration of this start differs from the stored one. That is logged anyway when the job
-    /// joins and when the stored one changes.
-    pub fn log_differences(&self) {
-        // A worker that has ended runs no job.
-        let _ = self.connection.worker().tell(Message::Compare { job: self.name.clone() });
-    }
-
-    /// Stops the job: nothing begins any more, what runs gets 30 seconds, then is told to end, and its nodes are removed when it
-    /// has, or twelve seconds later.
-    pub async fn stop(&self) -> StopReason {
-        self.stop_within(STOP_GRACE).await
-    }
-
-    /// Stops the job with another time for what runs.
-    pub async fn stop_within(&self, grace: Duration) -> StopReason {
-        let message = Message::Stop { job: self.name.clone(), deadline: clock::now() + grace };
-        if self.connection.worker().tell(message).is_err() {
-            return StopReason::Asked;
-        }
-        self.stopped().await
-    }
-
-    /// Waits until the job has ended, whoever asked for it.
-    pub async fn stopped(&self) -> StopReason {
-        let mut states = self.states.clone();
-        match states.wait_for(|state| matches!(state, JobState::Stopped(_))).await.as_deref() {
-            Ok(JobState::Stopped(reason)) => reason.clone(),
-            _ => StopReason::Asked,
-        }
-    }
+fn stopped(state: &watch::Sender<JobState>, reason: StopReason) {
+    state.send_replace(JobState::Stopped(reason));
 }

@@ -1,48 +1,77 @@
-//! What can go wrong with a start.
+//! The errors of the library.
 
 use elasticjob_core::config::ConfigError;
 
-/// Why a job was not started, or an operation not done.
+use crate::operations::OperationError;
+
+/// The reason why a connection, a job or an operation on it failed. [`Error::is_retryable`] returns whether to try again.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
-    /// The configuration is wrong; every fault is told.
+    /// The configuration is invalid.
     #[error("job `{job}`: {}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Config {
-        /// The job.
+        /// The name of the job.
         job: String,
-        /// Its faults.
+        /// Every fault.
         faults: Vec<ConfigError>,
     },
-    /// The job was refused by what the registry has, or has left meanwhile.
+    /// The job was not started, because of the registry's content or because it was stopped before.
     #[error("job `{job}` was not started: {reason}")]
     Refused {
-        /// The job.
+        /// The name of the job.
         job: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A job of that name runs in this process already.
-    #[error("job `{job}` runs in this process already")]
+    /// This process runs a job of that name on this connection already.
+    #[error("this process runs job `{job}` already")]
     Duplicate {
-        /// The job.
+        /// The name of the job.
         job: String,
     },
-    /// No address of this host can be its name among the servers.
+    /// The job is not registered with this process, because it has stopped or is still starting.
+    #[error("job `{job}` does not run in this process")]
+    Stopped {
+        /// The name of the job.
+        job: String,
+    },
+    /// This process has no address or id that other instances could know it by.
     #[error("no address for this server: {reason}")]
     Identity {
-        /// What was looked for.
+        /// The reason, and the addresses that were found.
         reason: String,
     },
-    /// The event trace cannot be written as it is asked for.
+    /// The settings of the event trace are invalid.
     #[error("tracing: {reason}")]
     Tracing {
-        /// Why.
+        /// The reason.
         reason: String,
     },
+    /// An operation on a job failed.
+    #[error(transparent)]
+    Operation(#[from] OperationError),
     /// The registry failed.
     #[error(transparent)]
     Registry(#[from] elasticjob_registry::Error),
-    /// The process is shutting down.
-    #[error("the scheduler of this process has ended")]
+    /// The connection is closed.
+    #[error("the connection of this process is closed")]
     Ended,
+}
+
+impl Error {
+    /// Returns `true` if the same call may succeed later without a change of its arguments.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::Registry(error) => error.is_retryable(),
+            Error::Operation(error) => error.is_retryable(),
+            Error::Config { .. }
+            | Error::Refused { .. }
+            | Error::Duplicate { .. }
+            | Error::Stopped { .. }
+            | Error::Identity { .. }
+            | Error::Tracing { .. }
+            | Error::Ended => false,
+        }
+    }
 }

@@ -180,15 +180,19 @@ mod tests {
 
     use super::*;
 
+    fn metrics() -> Arc<Metrics> {
+        Arc::new(Metrics::new(Vec::new()))
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn it_keeps_the_contract() {
         let memory = Memory::new();
-        conformance::run(&|| Box::new(Gathered::new(Arc::new(memory.connect()), Arc::default()))).await;
+        conformance::run(&|| Box::new(Gathered::new(Arc::new(memory.connect()), metrics()))).await;
     }
 
     #[tokio::test]
     async fn each_gets_the_answers_to_its_own_questions() {
-        let registry = Gathered::new(Arc::new(Memory::new().connect()), Arc::default());
+        let registry = Gathered::new(Arc::new(Memory::new().connect()), metrics());
         let session = conformance::session(&registry).await;
         let nodes: Vec<Op> = (0..1_000).map(|n| Op::create(format!("/n{n}"), n.to_string())).collect();
         registry.commit(session, &nodes).await;

@@ -10,13 +10,31 @@ use regex::Regex;
 
 use crate::Error;
 
-/// Which address of the host names it (Java: the system properties `elasticjob.preferred.network.interface` and `.ip`).
+/// The choice of the address by which other instances know this server (Java: the system properties
+/// `elasticjob.preferred.network.interface` and `.ip`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NetworkPreference {
-    /// The name of the interface; any by default.
+    /// The name of an interface. Any by default.
     pub interface: Option<String>,
-    /// A prefix of the address, or a regular expression for the whole of it; any by default.
+    /// A prefix of the address, or a regular expression for the whole of it. Any by default.
     pub ip: Option<String>,
+}
+
+impl NetworkPreference {
+    /// Prefers the addresses of an interface.
+    #[must_use]
+    pub fn interface(mut self, name: impl Into<String>) -> NetworkPreference {
+        self.interface = Some(name.into());
+        self
+    }
+
+    /// Prefers addresses with a prefix, or that a regular expression matches as a whole.
+    #[must_use]
+    pub fn address(mut self, pattern: impl Into<String>) -> NetworkPreference {
+        self.ip = Some(pattern.into());
+        self
+    }
 }
 
 /// One address of the host.

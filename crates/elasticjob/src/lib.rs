@@ -1,41 +1,33 @@
-//! ElasticJob: scheduled jobs on many machines without a central scheduler. A job is cut into items, its instances elect a
-//! leader through a registry, the leader spreads the items, each instance runs its own, and when one dies the others take
-//! over. Java instances of Apache ShardingSphere ElasticJob can be part of the same job.
+#![doc = include_str!("../README.md")]
 //!
-//! ```
-//! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
-//! use elasticjob::ScheduleJob;
+//! # Cargo features
 //!
-//! let registry = elasticjob::registry::connect("memory:").await?;
-//! let (sender, mut runs) = tokio::sync::mpsc::unbounded_channel();
-//! let job = ScheduleJob::new("hello", 2)
-//!     .cron("* * * * * ?")
-//!     .item_parameters("0=Beijing,1=Shanghai")
-//!     .simple(move |context| {
-//!         let sender = sender.clone();
-//!         async move {
-//!             sender.send(format!("{} {:?}", context.item(), context.parameter()))?;
-//!             Ok(())
-//!         }
-//!     })
-//!     .start(&registry)
-//!     .await?;
-//! let mut two = [runs.recv().await.unwrap(), runs.recv().await.unwrap()];
-//! two.sort();
-//! assert_eq!(two, [r#"0 Some("Beijing")"#, r#"1 Some("Shanghai")"#]);
-//! job.stop().await;
-//! # Ok::<(), elasticjob::Error>(()) }).unwrap();
-//! ```
+//! All features are additive. The default set is `zookeeper` and `embedded`.
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `zookeeper` | the registry in a ZooKeeper ensemble |
+//! | `embedded` | the registry in one file |
+//! | `rdb-sqlite`, `rdb-postgres`, `rdb-mysql` | the event trace in a database of that kind, and its history |
+//! | `http` | the job type `HTTP` |
+//! | `mail` | the error handler `EMAIL` |
+//! | `webhook` | the error handlers `WECHAT` and `DINGTALK` |
+//! | `otel` | runs as OpenTelemetry spans (`telemetry`) |
+//! | `full` | all of these |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod bootstrap;
+mod built_in;
 mod clock;
 mod committer;
 mod connection;
+mod contract;
 mod dump_service;
 mod error;
 mod error_handler;
 mod execute;
 mod gather;
+mod handle;
 mod identity;
 mod latch;
 mod listener;
@@ -44,16 +36,27 @@ mod mirror;
 mod operations;
 mod plugins;
 mod printable;
-mod props;
+mod settings;
+mod signal;
+#[cfg(feature = "otel")]
+pub mod telemetry;
+pub mod testing;
 pub mod trace;
+#[cfg(any(feature = "http", feature = "webhook"))]
 mod web;
 mod worker;
 
-pub use bootstrap::{Job, JobHandle, OneOffJob, STOP_GRACE, ScheduleJob};
+use std::time::Duration;
+
+pub use bootstrap::{Job, OneOffJob, ScheduleJob};
+pub use contract::{
+    BlockingJob, Cancelled, Context, DataflowJob, ErrorHandler, Failure, JobError, JobResult, JobType, ListenedRun,
+    Listener, Messenger, OnceListener, OnceTimeouts, Props, SimpleJob,
+};
 pub use dump_service::DumpService;
 pub use elasticjob_core::config::{ConfigError, JobConfig};
 pub use elasticjob_core::cron::{Cron, CronError};
-pub use elasticjob_core::machine::StopReason;
+pub use elasticjob_core::machine::{JobEvent, Source, StopReason};
 pub use elasticjob_core::picture::{
     Check, CheckName, Explained, JobBrief, JobStatus, ServerBrief, ShardInfo, ShardStatus, Verdict,
 };
@@ -61,38 +64,54 @@ pub use elasticjob_core::shard::{Assignment, ShardingStrategy};
 pub use elasticjob_core::time::Timestamp;
 pub use elasticjob_core::wire::{Difference, JobDocument, Overwrite};
 pub use error::Error;
-pub use error_handler::{ErrorHandler, Failure};
-pub use execute::{
-    BlockingJob, Cancelled, Context, DataflowJob, Http, ItemExecutor, JobError, JobResult, JobType, SPANS, Script,
-    SimpleJob, THREAD_POOLS, missing_programs, shell_warnings,
-};
-pub use identity::{NetworkPreference, server_ip};
-pub use listener::{DistributeOnce, ListenedRun, Listener, OnceListener, TimeOuts};
+pub use execute::SPANS;
+pub use handle::{JobEvents, JobHandle, Trigger};
+pub use identity::NetworkPreference;
+pub use listener::DistributeOnce;
 pub use metrics::Health;
 pub use operations::{
-    Change, DUMP_ANSWER_MAX, History, HistoryEntry, HistoryQuery, ItemResult, OperationError, Operations, Pending,
-    Scope, StoredConfig, TriggerRequest, Triggered, dump_from, history,
+    Change, ItemOutcome, ItemResult, OperationError, Operations, Pending, Scope, StoredConfig, TriggerRequest,
+    Triggered,
 };
+#[cfg(feature = "rdb")]
+pub use operations::{History, HistoryEntry, HistoryQuery, history};
 pub use plugins::Plugins;
-#[doc(hidden)]
-pub use printable::printable;
-pub use props::PROPERTIES;
+pub use settings::{HttpRequest, Retry, ThreadPool};
+pub use signal::termination;
 pub use trace::TraceSettings;
 pub use worker::JobState;
 
-/// Connecting to a registry.
+/// The grace of [`JobHandle::stop`] for running items.
+pub const STOP_GRACE: Duration = Duration::from_secs(30);
+
+/// Connections to a registry.
 pub mod registry {
-    pub use crate::connection::{Connection, connect, connect_with};
-    pub use elasticjob_registry::{Error, Link, Registry, RegistryUrl, attach, embedded, memory, zookeeper};
+    pub use crate::connection::{Connection, ConnectionBuilder, connect};
+    #[cfg(feature = "embedded")]
+    pub use elasticjob_registry::embedded;
+    #[cfg(feature = "zookeeper")]
+    pub use elasticjob_registry::zookeeper;
+    pub use elasticjob_registry::{Error, Link, Registry, RegistryUrl, attach, memory};
 }
 
-/// Looks a time zone up by its IANA name in the host's database; the host's own zone for `None`.
-pub fn time_zone(name: Option<&str>) -> Option<jiff::tz::TimeZone> {
-    clock::zone(name)
+/// For the agent: not part of the stable interface.
+#[doc(hidden)]
+pub mod agent {
+    pub use crate::contract::props::PROPERTIES;
+    pub use crate::execute::{missing_programs, shell_warnings};
+    pub use crate::identity::server_ip;
+    pub use crate::operations::{DUMP_ANSWER_MAX, dump_from};
+    pub use crate::plugins::THREAD_POOLS;
+    pub use crate::printable::printable;
+
+    /// Looks up a time zone by its IANA name in the host's database. `None` names the host's own zone.
+    pub fn time_zone(name: Option<&str>) -> Option<jiff::tz::TimeZone> {
+        crate::clock::zone(name)
+    }
 }
 
 /// The pages of the documentation: their programs are compiled and run.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "full"))]
 mod pages {
     #[doc = include_str!("../../../docs/jobs/simple.md")]
     struct Simple;
@@ -108,4 +127,6 @@ mod pages {
     struct Listeners;
     #[doc = include_str!("../../../docs/operations/library.md")]
     struct Operations;
+    #[doc = include_str!("../../../docs/jobs/testing.md")]
+    struct Testing;
 }

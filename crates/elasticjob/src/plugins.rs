@@ -1,27 +1,34 @@
-//! What configurations name: job types, sharding strategies, error handlers, listeners, storages of the trace (Java:
-//! `TypedSPILoader`). A value, not a global: each connection has its own.
+//! The values that configurations refer to by name: job types, sharding strategies, error handlers, listeners, trace storages (Java:
+//! `TypedSPILoader`). Not a global: each connection has its own.
 
 use std::sync::Arc;
 
 use elasticjob_core::config::{ConfigError, JobConfig};
-use elasticjob_core::shard::{self, ShardingStrategy};
+use elasticjob_core::shard::ShardingStrategy;
 
-use crate::error_handler::{self, ErrorHandler};
-use crate::execute::{Http, JobType, Script, THREAD_POOLS};
-use crate::listener::{self, Listener};
-use crate::trace::TraceStorage;
-use crate::trace::rdb::Rdb;
-use crate::web::Clients;
+use crate::contract::error_handler::DynErrorHandler;
+use crate::contract::trace::{DynTraceStorage, TraceStorage};
+use crate::contract::{DynJobType, DynListener, ErrorHandler, JobType, Listener, Messenger, Registered};
+use crate::error_handler::throttle::Throttled;
 
-/// The registered ones, the built-in ones among them.
+/// The plug-ins of a connection: job types, sharding strategies, error handlers, listeners and trace storages, by name.
+///
+/// [`Plugins::default`] has the built-in ones. A plug-in replaces an earlier one of the same name.
 #[derive(Clone)]
 pub struct Plugins {
-    job_types: Vec<Arc<dyn JobType>>,
-    strategies: Vec<Arc<dyn ShardingStrategy>>,
-    error_handlers: Vec<Arc<dyn ErrorHandler>>,
-    listeners: Vec<Arc<dyn Listener>>,
-    trace_storages: Vec<Arc<dyn TraceStorage>>,
+    pub(crate) job_types: Vec<Arc<dyn DynJobType>>,
+    pub(crate) strategies: Vec<Arc<dyn ShardingStrategy>>,
+    pub(crate) error_handlers: Vec<Arc<dyn DynErrorHandler>>,
+    pub(crate) listeners: Vec<Arc<dyn DynListener>>,
+    pub(crate) trace_storages: Vec<Arc<dyn DynTraceStorage>>,
 }
+
+/// Names of the thread pools (Java: `JobExecutorThreadPoolSizeProvider`).
+pub const THREAD_POOLS: [&str; 2] = ["CPU", "SINGLE_THREAD"];
+
+/// Built-in names that need a cargo feature which this build may lack.
+const FEATURES: [(&str, &str); 5] =
+    [("HTTP", "http"), ("EMAIL", "mail"), ("WECHAT", "webhook"), ("DINGTALK", "webhook"), ("RDB", "rdb-sqlite")];
 
 impl std::fmt::Debug for Plugins {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -35,94 +42,90 @@ impl std::fmt::Debug for Plugins {
     }
 }
 
-impl Default for Plugins {
-    fn default() -> Plugins {
-        let clients = Clients::default();
-        Plugins {
-            job_types: vec![Arc::new(Script), Arc::new(Http::new(&clients))],
-            strategies: shard::built_in(),
-            error_handlers: error_handler::built_in(&clients),
-            listeners: listener::built_in(),
-            trace_storages: vec![Arc::new(Rdb)],
-        }
-    }
-}
-
 impl Plugins {
-    /// Adds a job type; one of the same name is replaced.
+    /// Adds a job type.
     #[must_use]
     pub fn job_type(mut self, job_type: impl JobType) -> Plugins {
-        self.job_types.insert(0, Arc::new(job_type));
+        self.job_types.insert(0, Arc::new(Registered(Arc::new(job_type))));
         self
     }
 
-    /// Adds a sharding strategy; one of the same name is replaced.
+    /// Adds a sharding strategy.
     #[must_use]
     pub fn strategy(mut self, strategy: impl ShardingStrategy) -> Plugins {
         self.strategies.insert(0, Arc::new(strategy));
         self
     }
 
-    /// Adds an error handler; one of the same name is replaced.
+    /// Adds an error handler.
     #[must_use]
-    pub fn error_handler_type(mut self, handler: impl ErrorHandler) -> Plugins {
+    pub fn error_handler(mut self, handler: impl ErrorHandler) -> Plugins {
         self.error_handlers.insert(0, Arc::new(handler));
         self
     }
 
-    /// Adds a listener; one of the same name is replaced. Jobs name it in `jobListenerTypes`.
+    /// Adds an error handler that sends messages, at a limited rate.
+    #[must_use]
+    pub fn messenger(self, messenger: impl Messenger) -> Plugins {
+        self.error_handler(Throttled::new(messenger))
+    }
+
+    /// Adds a listener.
     #[must_use]
     pub fn listener(mut self, listener: impl Listener) -> Plugins {
         self.listeners.insert(0, Arc::new(listener));
         self
     }
 
-    /// Adds a storage of the event trace; one of the same name is replaced.
+    /// Adds a storage for the event trace.
     #[must_use]
-    pub fn trace_storage_type(mut self, storage: impl TraceStorage) -> Plugins {
+    pub fn trace_storage(mut self, storage: impl TraceStorage) -> Plugins {
         self.trace_storages.insert(0, Arc::new(storage));
         self
     }
 
-    /// The job type of that name.
-    pub fn find_job_type(&self, name: &str) -> Option<Arc<dyn JobType>> {
-        self.job_types.iter().find(|t| t.name().eq_ignore_ascii_case(name)).cloned()
-    }
-
-    /// The names of the job types.
+    /// Returns the names of the job types.
     pub fn job_type_names(&self) -> Vec<String> {
         names(&self.job_types, |t| t.name())
+    }
+
+    pub(crate) fn find_job_type(&self, name: &str) -> Option<&Arc<dyn DynJobType>> {
+        self.job_types.iter().find(|t| t.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Returns what to expect instead of an unknown job type.
+    pub(crate) fn expected_job_type(&self, name: &str) -> String {
+        expected(name, &self.job_type_names())
     }
 
     pub(crate) fn strategies(&self) -> Vec<Arc<dyn ShardingStrategy>> {
         self.strategies.clone()
     }
 
-    pub(crate) fn error_handler(&self, name: &str) -> Option<Arc<dyn ErrorHandler>> {
+    pub(crate) fn find_error_handler(&self, name: &str) -> Option<Arc<dyn DynErrorHandler>> {
         self.error_handlers.iter().find(|h| h.name().eq_ignore_ascii_case(name)).cloned()
     }
 
-    /// The listeners of a job, in the order in which they are called.
-    pub(crate) fn listeners(&self, config: &JobConfig) -> Vec<Arc<dyn Listener>> {
+    /// Returns the listeners of a job, in the order in which they are called.
+    pub(crate) fn find_listeners(&self, config: &JobConfig) -> Vec<Arc<dyn DynListener>> {
         let named = |name: &String| self.listeners.iter().find(|l| l.name().eq_ignore_ascii_case(name)).cloned();
-        let mut found: Vec<Arc<dyn Listener>> = config.listeners.iter().filter_map(named).collect();
+        let mut found: Vec<Arc<dyn DynListener>> = config.listeners.iter().filter_map(named).collect();
         found.sort_by_key(|listener| listener.order());
         found
     }
 
-    pub(crate) fn trace_storage(&self, name: &str) -> Result<Arc<dyn TraceStorage>, String> {
+    pub(crate) fn find_trace_storage(&self, name: &str) -> Result<Arc<dyn DynTraceStorage>, String> {
         let found = self.trace_storages.iter().find(|s| s.name().eq_ignore_ascii_case(name)).cloned();
-        let known = || names(&self.trace_storages, |s| s.name()).join(", ");
-        found.ok_or_else(|| format!("tracing type `{name}` is not known here; expected one of {}", known()))
+        let known = || names(&self.trace_storages, |s| s.name());
+        found.ok_or_else(|| format!("unknown tracing type `{name}`; {}", expected(name, &known())))
     }
 
-    /// Checks the names in a configuration, and the properties that handler and listeners read.
-    pub fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
+    /// Checks the names in a configuration, and the properties that its error handler and listeners read.
+    pub(crate) fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
         let mut faults = Vec::new();
         let mut check = |key: &'static str, value: &str, known: Vec<String>| {
             if !known.iter().any(|k| k.eq_ignore_ascii_case(value)) {
-                let expected = format!("expected one of {}", known.join(", "));
-                faults.push(ConfigError { key, value: value.to_owned(), expected });
+                faults.push(ConfigError { key, value: value.to_owned(), expected: expected(value, &known) });
             }
         };
         check("jobShardingStrategyType", &config.sharding_strategy, names(&self.strategies, |s| s.name()));
@@ -132,13 +135,25 @@ impl Plugins {
         for listener in &config.listeners {
             check("jobListenerTypes", listener, names(&self.listeners, |l| l.name()));
         }
-        if let Some(handler) = self.error_handler(&config.error_handler) {
+        if let Some(handler) = self.find_error_handler(&config.error_handler) {
             faults.extend(handler.check(config));
         }
-        for listener in self.listeners(config) {
+        for listener in self.find_listeners(config) {
             faults.extend(listener.check(config));
         }
         faults
+    }
+}
+
+fn expected(name: &str, known: &[String]) -> String {
+    let known = known.join(", ");
+    match FEATURES.iter().find(|(built_in, _)| built_in.eq_ignore_ascii_case(name)) {
+        Some((_, feature)) => {
+            format!(
+                "expected one of {known}; this program was built without the cargo feature `{feature}` of elasticjob"
+            )
+        }
+        None => format!("expected one of {known}"),
     }
 }
 

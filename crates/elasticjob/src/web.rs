@@ -1,16 +1,15 @@
 //! HTTP clients, shared by those who ask for the same settings, and answers that are read up to a bound.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reqwest::{Certificate, Client, Response, redirect};
+use reqwest::{Certificate, Client, Response, Url, redirect};
 
 use crate::clock;
+use crate::contract::{Props, error_text};
 use crate::printable::printable;
-use crate::props::Props;
 
 /// A file of certificates (PEM) that are trusted beside the system's.
 const CA_FILE: &str = "props.elasticjob.http.ca.file";
@@ -54,7 +53,7 @@ pub(crate) fn check_certificates(props: &mut Props<'_>) {
 
 fn certificates(file: &str) -> Result<Vec<Certificate>, String> {
     let text = std::fs::read(file).map_err(|e| e.to_string())?;
-    let found = Certificate::from_pem_bundle(&text).map_err(|e| chain(&e))?;
+    let found = Certificate::from_pem_bundle(&text).map_err(|e| error_text(&e))?;
     if found.is_empty() { Err("it holds none".into()) } else { Ok(found) }
 }
 
@@ -84,7 +83,7 @@ impl Clients {
         if let Some(file) = &connecting.ca_file {
             builder = builder.tls_certs_merge(certificates(file)?);
         }
-        let client = builder.build().map_err(|e| format!("no HTTP client: {}", chain(&e)))?;
+        let client = builder.build().map_err(|e| format!("no HTTP client: {}", error_text(&e)))?;
         let mut clients = self.0.lock();
         if clients.len() >= CLIENTS_MAX {
             clients.clear();
@@ -99,7 +98,7 @@ pub(crate) async fn body(mut response: Response, connecting: &Connecting) -> Res
     let limit = connecting.read_timeout * READ_TIMEOUTS_MAX;
     let reading = async {
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|e| chain(&e))? {
+        while let Some(chunk) = response.chunk().await.map_err(|e| error_text(&e))? {
             let room = BODY_BYTES_MAX - body.len();
             body.extend_from_slice(&chunk[..chunk.len().min(room)]);
             if chunk.len() > room {
@@ -123,16 +122,16 @@ pub(crate) fn start_of(body: &str) -> String {
     }
 }
 
-/// An error with its causes, in one line. Some libraries tell the cause in the error too: it is told once.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let told = cause.to_string();
-        if !text.ends_with(&told) {
-            let _ = write!(text, ": {told}");
-        }
-        source = cause.source();
+/// The address of that property.
+pub(crate) fn address(props: &mut Props<'_>, key: &'static str) -> Option<Url> {
+    let text = props.required(key, "the address that is called, such as https://example.com/run");
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if url.is_none() && !text.is_empty() {
+        let expected = match Url::parse(text) {
+            Err(reason) => format!("expected an address such as https://example.com/run: {reason}"),
+            Ok(_) => "expected an address that begins with http:// or https://".to_owned(),
+        };
+        props.fault(key, expected);
     }
-    text
+    url
 }

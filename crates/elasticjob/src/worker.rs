@@ -8,22 +8,23 @@ mod slot;
 mod slots;
 mod timers;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use elasticjob_core::machine::{
-    EndedItem, Input, ItemEnd, JobMachine, MachineContext, RunId, Setup, StepId, StepResult, StopReason,
+    EndedItem, Input, ItemEnd, JobEvent, JobMachine, MachineContext, RunId, Setup, StepId, StepResult, StopReason,
 };
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Event, EventKind, Node};
 use elasticjob_core::view::JobView;
 use elasticjob_registry::{Link, Registry};
-use tokio::sync::{mpsc, oneshot, watch};
+use parking_lot::Mutex;
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::Error;
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::committer::Committer;
 use crate::execute::Executor;
 use crate::metrics::Metrics;
@@ -46,23 +47,24 @@ const LOAD_RETRY: Duration = Duration::from_secs(1);
 /// The longest pause without a look whether ends can be taken in.
 const END_LOOK: Duration = Duration::from_millis(2);
 
-/// What a job tells those who hold its handle.
+/// The state of a started job, as its handle reports it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum JobState {
-    /// It waits for the registry, or for its registration.
+    /// The job waits for the registry, or for its registration.
     Starting,
-    /// It is registered and takes part.
+    /// The instance is registered.
     Running {
         /// The items that it owns.
         items: Vec<u32>,
-        /// Whether it leads.
+        /// `true` if it is the leader.
         leads: bool,
-        /// Its next scheduled firing.
+        /// The next scheduled firing.
         next: Option<Timestamp>,
     },
-    /// The registry cannot be reached; it goes on when it can.
+    /// The registry cannot be reached. The job continues when it can.
     Disconnected,
-    /// It has left.
+    /// The instance has left the job.
     Stopped(StopReason),
 }
 
@@ -71,7 +73,33 @@ pub(crate) struct Start {
     pub(crate) setup: Setup,
     pub(crate) executor: Executor,
     pub(crate) state: watch::Sender<JobState>,
-    pub(crate) answer: oneshot::Sender<Result<(), Error>>,
+    /// Frees the name of the job in this process when it is dropped.
+    pub(crate) name: NameGuard,
+}
+
+/// The names of the jobs that this process runs on a connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names(Arc<Mutex<HashSet<String>>>);
+
+impl Names {
+    /// Reserves a name. Returns `None` if a job has it.
+    pub(crate) fn reserve(&self, name: &str) -> Option<NameGuard> {
+        let is_free = self.0.lock().insert(name.to_owned());
+        is_free.then(|| NameGuard { names: self.clone(), name: name.to_owned() })
+    }
+}
+
+/// A reserved name.
+#[derive(Debug)]
+pub(crate) struct NameGuard {
+    names: Names,
+    name: String,
+}
+
+impl Drop for NameGuard {
+    fn drop(&mut self) {
+        self.names.0.lock().remove(&self.name);
+    }
 }
 
 /// What the worker is told. `job` is its number, `epoch` that of the link on which something was asked.
@@ -80,6 +108,16 @@ pub(crate) enum Message {
     Stop {
         job: String,
         deadline: Timestamp,
+    },
+    /// Stop every job, and return their states.
+    StopAll {
+        deadline: Timestamp,
+        answer: oneshot::Sender<Vec<watch::Receiver<JobState>>>,
+    },
+    /// Subscribe to the events of a job.
+    Events {
+        job: String,
+        answer: oneshot::Sender<broadcast::Receiver<JobEvent>>,
     },
     /// Report how the configuration of this start differs from the stored one.
     Compare {
@@ -166,7 +204,12 @@ pub(crate) struct Worker(mpsc::UnboundedSender<Message>);
 
 impl Worker {
     /// Starts the task. It ends when no handle is left and all jobs have ended.
-    pub(crate) fn start(registry: Arc<dyn Registry>, context: Arc<MachineContext>, metrics: Arc<Metrics>) -> Worker {
+    pub(crate) fn start(
+        registry: Arc<dyn Registry>,
+        context: Arc<MachineContext>,
+        metrics: Arc<Metrics>,
+        clock: Clock,
+    ) -> Worker {
         // Unbounded: watches and ended runs must never wait. What can be under way is bounded by the number of jobs.
         let (sender, receiver) = mpsc::unbounded_channel();
         let committer = Committer::start(Arc::clone(&registry), Arc::clone(&metrics.commit_queue));
@@ -174,6 +217,7 @@ impl Worker {
             registry: Arc::clone(&registry),
             context,
             metrics,
+            clock,
             committer,
             slots: Slots::new(),
             names: HashMap::new(),
@@ -204,6 +248,13 @@ impl Worker {
     }
 }
 
+/// Waits until the clock is moved.
+async fn moved(moves: Option<&mut watch::Receiver<()>>) {
+    if let Some(moves) = moves {
+        let _ = moves.changed().await; // the clock lives as long as the worker
+    }
+}
+
 async fn follow_link(mut link: watch::Receiver<Link>, worker: mpsc::WeakUnboundedSender<Message>) {
     loop {
         let now = link.borrow_and_update().clone();
@@ -223,6 +274,7 @@ struct Task {
     registry: Arc<dyn Registry>,
     context: Arc<MachineContext>,
     metrics: Arc<Metrics>,
+    clock: Clock,
     committer: Committer,
     slots: Slots<Slot>,
     names: HashMap<String, SlotId>,
@@ -241,16 +293,18 @@ struct Task {
 impl Task {
     async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
         let mut batch = Vec::with_capacity(AT_ONCE);
+        let mut moves = self.clock.moves();
         loop {
             let pause = match self.ends.len() {
-                0 => self.timers.pause(),
-                _ if self.committer.waiting() > 0 => END_LOOK.min(self.timers.pause()),
+                0 => self.timers.pause(&self.clock),
+                _ if self.committer.waiting() > 0 => END_LOOK.min(self.timers.pause(&self.clock)),
                 _ => Duration::ZERO,
             };
             let received = tokio::select! {
                 biased;
                 received = messages.recv_many(&mut batch, AT_ONCE) => received,
                 () = clock::sleep(pause), if !pause.is_zero() => usize::MAX,
+                () = moved(moves.as_mut()), if moves.is_some() => usize::MAX,
                 () = tokio::task::yield_now(), if pause.is_zero() => usize::MAX,
             };
             if received == 0 && self.ends.is_empty() {
@@ -272,7 +326,7 @@ impl Task {
         for job in std::mem::take(&mut self.changed) {
             self.give_changes(job);
         }
-        let now = clock::now();
+        let now = self.clock.now();
         if let Some(back) = self.timers.look(now) {
             let limit = elasticjob_core::limits::LEDGER_AHEAD;
             let effect = match back <= limit {
@@ -308,6 +362,18 @@ impl Task {
             Message::Stop { job, deadline } => {
                 if let Some(job) = self.names.get(&job) {
                     self.input(*job, Input::Stop { deadline });
+                }
+            }
+            Message::StopAll { deadline, answer } => {
+                let jobs = self.slots.ids();
+                let states = jobs.iter().filter_map(|job| Some(self.slots.get(*job)?.states())).collect();
+                let _ = answer.send(states);
+                jobs.into_iter().for_each(|job| self.input(job, Input::Stop { deadline }));
+            }
+            Message::Events { job, answer } => {
+                let job = self.names.get(&job).copied();
+                if let Some(slot) = job.and_then(|job| self.slot(job)) {
+                    let _ = answer.send(slot.subscribe());
                 }
             }
             Message::Compare { job } => {
@@ -388,15 +454,11 @@ impl Task {
 
     fn start_job(&mut self, start: Start) {
         let name = start.setup.document.job_name.clone();
-        if self.names.contains_key(&name) {
-            let _ = start.answer.send(Err(Error::Duplicate { job: name }));
-            return;
-        }
         let machine = JobMachine::new(start.setup, Arc::clone(&self.context));
         self.metrics.started(&name, start.executor.meter());
-        let job = self.slots.insert(Slot::new(name.clone(), machine, start.executor, start.state));
+        let slot = Slot::new(start.name, name.clone(), machine, start.executor, start.state);
+        let job = self.slots.insert(slot);
         self.names.insert(name, job);
-        let _ = start.answer.send(Ok(()));
         self.load(job);
     }
 
@@ -477,7 +539,7 @@ impl Task {
 
     /// A watch says where something happened. What is there now is read, but where only its being there matters.
     fn event(&mut self, job: SlotId, epoch: u64, event: Event) {
-        let now = clock::now();
+        let now = self.clock.now();
         let Some(slot) = self.slot(job).filter(|s| s.epoch == epoch) else { return };
         let path = event.path;
         if !slot.connected || slot.reloads > 0 {
@@ -523,7 +585,7 @@ impl Task {
     }
 
     fn give(&mut self, job: SlotId, input: Input) {
-        let now = clock::now();
+        let now = self.clock.now();
         let Some(slot) = self.slots.get_mut(job) else { return };
         let effects = slot.machine.handle(now, input);
         let wake = slot.machine.next_wakeup();

@@ -8,18 +8,24 @@ use std::time::Duration;
 use elasticjob::registry::Connection;
 use elasticjob::registry::memory::Memory;
 use elasticjob::{
-    BlockingJob, Context, Error, ErrorHandler, Failure, JobResult, NetworkPreference, OneOffJob, Plugins, ScheduleJob,
-    StopReason,
+    BlockingJob, Context, Error, ErrorHandler, Failure, JobResult, OneOffJob, Plugins, ScheduleJob, StopReason,
+    ThreadPool,
 };
 use elasticjob_core::view::Query;
 use elasticjob_registry::Registry;
+use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn connect(plugins: Plugins) -> (Arc<elasticjob::registry::memory::Connection>, Connection) {
     let registry = Arc::new(Memory::new().connect());
-    let connection = Connection::new(registry.clone(), plugins, &NetworkPreference::default()).expect("an address");
+    let connection = Connection::on(registry.clone())
+        .plugins(plugins)
+        .connect()
+        .now_or_never()
+        .expect("it does not wait")
+        .expect("an address");
     (registry, connection)
 }
 
@@ -35,16 +41,15 @@ impl ErrorHandler for Collect {
         "COLLECT"
     }
 
-    fn handle<'a>(&'a self, failure: &'a Failure) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+    async fn handle(&self, failure: &Failure) {
         let _ = self.0.send((failure.item().expect("an item"), failure.to_string()));
-        Box::pin(async {})
     }
 }
 
 #[tokio::test]
 async fn a_panic_is_the_failure_of_its_item_alone() {
     let (failed, mut failures) = mpsc::unbounded_channel();
-    let (_, connection) = connect(Plugins::default().error_handler_type(Collect(failed)));
+    let (_, connection) = connect(Plugins::default().error_handler(Collect(failed)));
     let (ran, mut runs) = mpsc::unbounded_channel();
     let job = ScheduleJob::new("panics", 3).cron("* * * * * ?").error_handler("collect").simple(move |context| {
         let ran = ran.clone();
@@ -72,8 +77,8 @@ async fn a_panic_is_the_failure_of_its_item_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pool_bounds_the_items_that_run_at_one_time() {
-    for (pool, most) in [("SINGLE_THREAD", 1), ("CPU", 2 * std::thread::available_parallelism().expect("known").get())]
-    {
+    let processors = std::thread::available_parallelism().expect("known").get();
+    for (pool, most) in [(ThreadPool::SingleThread, 1), (ThreadPool::Cpu, 2 * processors)] {
         let (_, connection) = connect(Plugins::default());
         let (now, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (done, mut ended) = mpsc::unbounded_channel();
@@ -91,12 +96,12 @@ async fn the_pool_bounds_the_items_that_run_at_one_time() {
             }
         });
         let handle = job.start(&connection).await.expect("starts");
-        handle.execute().await.expect("triggers");
+        handle.trigger().await.expect("triggers");
         for _ in 0..items {
             next(&mut ended).await;
         }
         let peak = peak.load(Ordering::SeqCst);
-        assert!(peak <= most && peak >= 1, "{pool}: {peak} items at one time");
+        assert!(peak <= most && peak >= 1, "{pool:?}: {peak} items at one time");
         handle.stop().await;
     }
 }
@@ -180,7 +185,7 @@ async fn wrong_starts_are_refused_with_their_reason() {
     let error = wrong(start(ScheduleJob::new("a", 0).cron(cron)).await);
     assert!(error.contains("`shardingTotalCount`: `0` is wrong"), "{error}");
     assert_eq!(start(ScheduleJob::new("a", 1).cron(cron)).await, Ok(()));
-    assert_eq!(wrong(start(ScheduleJob::new("a", 1).cron(cron)).await), "job `a` runs in this process already");
+    assert_eq!(wrong(start(ScheduleJob::new("a", 1).cron(cron)).await), "this process runs job `a` already");
     let error = OneOffJob::new("b", 1).of_type("DANCE").start(&connection).await.map(drop);
     assert!(wrong(error).contains("`elasticJobType`: `DANCE` is wrong: expected one of SCRIPT"));
 }

@@ -5,13 +5,9 @@ use std::time::Duration;
 
 use elasticjob::registry::memory::Memory;
 use elasticjob::registry::{Connection, Link, Registry};
-use elasticjob::{
-    DistributeOnce, JobResult, ListenedRun, NetworkPreference, OnceListener, Operations, Plugins, ScheduleJob,
-};
+use elasticjob::{DistributeOnce, JobResult, ListenedRun, OnceListener, Operations, Plugins, ScheduleJob};
 use elasticjob_core::tree::{EventKind, Op};
 use elasticjob_registry::{Outcome, Sink, Target};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,12 +21,12 @@ impl OnceListener for Told {
         "TOLD"
     }
 
-    fn all_started<'a>(&'a self, _run: &'a ListenedRun) -> BoxFuture<'a, JobResult> {
-        async { Ok(self.0.send("started")?) }.boxed()
+    async fn all_started(&self, _run: &ListenedRun) -> JobResult {
+        Ok(self.0.send("started")?)
     }
 
-    fn all_completed<'a>(&'a self, _run: &'a ListenedRun) -> BoxFuture<'a, JobResult> {
-        async { Ok(self.0.send("completed")?) }.boxed()
+    async fn all_completed(&self, _run: &ListenedRun) -> JobResult {
+        Ok(self.0.send("completed")?)
     }
 }
 
@@ -42,7 +38,7 @@ async fn a_mark_of_java_s_stays_until_java_has_looked_for_it() {
     let (told, mut tells) = mpsc::unbounded_channel();
     let limit = Duration::from_secs(5);
     let plugins = Plugins::default().listener(DistributeOnce::new(Told(told), limit, limit));
-    let connection = Connection::new(ours, plugins, &NetworkPreference::default()).expect("an address");
+    let connection = Connection::on(ours).plugins(plugins).connect().await.expect("an address");
     // Item 1 is ours too, but rests: the mark of it is Java's.
     let job = ScheduleJob::new("shared", 2).cron("0 0 0 1 1 ?").listeners(&["TOLD"]);
     let handle = job.simple(|_| async { Ok(()) }).start(&connection).await.expect("starts");

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use elasticjob::registry::memory::Memory;
 use elasticjob::registry::{Connection, Link, Registry};
-use elasticjob::{Context, DataflowJob, Error, JobError, JobResult, NetworkPreference, Plugins, ScheduleJob};
+use elasticjob::{Context, DataflowJob, Error, JobError, JobResult, ScheduleJob};
 use elasticjob_core::tree::Op;
+use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -15,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn connect() -> (Arc<elasticjob::registry::memory::Connection>, Connection) {
     let registry = Arc::new(Memory::new().connect());
     let connection =
-        Connection::new(registry.clone(), Plugins::default(), &NetworkPreference::default()).expect("an address");
+        Connection::on(registry.clone()).connect().now_or_never().expect("it does not wait").expect("an address");
     (registry, connection)
 }
 
@@ -119,7 +120,7 @@ async fn a_stream_ends_when_its_item_or_its_server_is_disabled_and_when_the_item
         // The next firing is far: only what is done to it ends the stream.
         let described = ScheduleJob::new("endless", 1).cron("0 0 0 1 1 ?").property("streaming.process", "true");
         let handle = described.dataflow(job).start(&connection).await.expect("starts");
-        handle.execute().await.expect("a trigger");
+        handle.trigger().await.expect("a trigger");
         for _ in 0..10 {
             piece(&mut done).await;
         }
@@ -135,7 +136,7 @@ async fn a_stream_ends_when_its_item_or_its_server_is_disabled_and_when_the_item
         };
         tokio::time::timeout(PATIENCE, ended).await.unwrap_or_else(|_| panic!("{what}: the stream has not ended"));
         registry.commit(session, &[undo]).await;
-        handle.execute().await.expect("a trigger");
+        handle.trigger().await.expect("a trigger");
         piece(&mut done).await;
         handle.stop().await;
     }
@@ -147,15 +148,15 @@ async fn a_stream_ends_with_its_session_and_when_the_job_leaves() {
     let (job, mut done) = stream(u32::MAX, Duration::from_millis(5));
     let described = ScheduleJob::new("endless", 1).cron("0 0 0 1 1 ?").property("streaming.process", "true");
     let handle = described.dataflow(job).start(&connection).await.expect("starts");
-    handle.execute().await.expect("a trigger");
+    handle.trigger().await.expect("a trigger");
     let first = piece(&mut done).await;
     registry.expire();
     // The stream of before ends. One that is asked for now is another one, once the job has joined again; until then a trigger
     // finds nobody.
     let mut again = false;
     while !again {
-        match handle.execute().await {
-            Ok(()) | Err(Error::Refused { .. }) => {}
+        match handle.trigger().await {
+            Ok(_) | Err(Error::Operation(_)) => {}
             Err(error) => panic!("{error}"),
         }
         let moment = tokio::time::Instant::now() + Duration::from_millis(300);

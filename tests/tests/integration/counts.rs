@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use elasticjob::registry::zookeeper::{Settings, Zookeeper};
 use elasticjob::registry::{Connection, Link};
-use elasticjob::{JobHandle, NetworkPreference, Operations, Plugins, ScheduleJob};
+use elasticjob::{JobHandle, Operations, ScheduleJob};
 use elasticjob_core::tree::Op;
 use elasticjob_registry::Outcome;
 use elasticjob_tests::{ZooKeeper, eventually, pause, wall_clock_millis};
+use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
 
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -34,7 +35,7 @@ fn requests(zookeeper: &ZooKeeper) -> usize {
 fn connect(zookeeper: &ZooKeeper, namespace: &str) -> Connection {
     let settings = Settings { session_timeout: SESSION, ..Settings::new(&zookeeper.address(), namespace) };
     let registry = Arc::new(Zookeeper::connect(settings).expect("right settings"));
-    Connection::new(registry, Plugins::default(), &NetworkPreference::default()).expect("an address")
+    Connection::on(registry).connect().now_or_never().expect("it does not wait").expect("an address")
 }
 
 async fn start(connection: &Connection, jobs: usize, cron: &str, runs: &Arc<AtomicUsize>) -> Vec<JobHandle> {
@@ -45,7 +46,7 @@ async fn start(connection: &Connection, jobs: usize, cron: &str, runs: &Arc<Atom
             runs.fetch_add(1, Ordering::Relaxed);
             async { Ok(()) }
         });
-        handles.push(job.submit(connection).await.expect("a right job"));
+        handles.push(job.submit(connection).expect("a right job"));
     }
     for handle in &handles {
         handle.joined().await.expect("it joins");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use elasticjob::registry::Connection;
 use elasticjob::registry::zookeeper::{Settings, Zookeeper};
-use elasticjob::{JobHandle, NetworkPreference, Plugins, ScheduleJob};
+use elasticjob::{JobHandle, ScheduleJob};
 use elasticjob_core::path::JobPath;
 use elasticjob_core::tree::Op;
 use elasticjob_registry::{Outcome, Registry, conformance};
@@ -19,7 +19,7 @@ async fn connect(zookeeper: &ZooKeeper) -> Connection {
     let settings =
         Settings { session_timeout: Duration::from_secs(4), ..Settings::new(&zookeeper.address(), "damage") };
     let registry = Arc::new(Zookeeper::connect(settings).expect("right settings"));
-    Connection::new(registry, Plugins::default(), &NetworkPreference::default()).expect("an address")
+    Connection::on(registry).connect().await.expect("an address")
 }
 
 async fn job(connection: &Connection, name: &str, failover: bool, runs: &Runs) -> JobHandle {

@@ -208,19 +208,17 @@ impl ErrorHandler for Rude {
         "RUDE"
     }
 
-    fn handle<'a>(&'a self, failure: &'a Failure) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+    async fn handle(&self, failure: &Failure) {
         let seen = {
             let mut seen = self.0.lock().expect("a lock");
             seen.push(failure.to_string());
             seen.len()
         };
-        Box::pin(async move {
-            match seen {
-                1 => std::future::pending().await,
-                2 => panic!("a rude handler"),
-                _ => {}
-            }
-        })
+        match seen {
+            1 => std::future::pending().await,
+            2 => panic!("a rude handler"),
+            _ => {}
+        }
     }
 }
 
@@ -231,7 +229,7 @@ fn a_handler_of_ones_own_may_hang_and_panic_and_runs_go_on() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let job = failing(folder.path()).handler("rude");
     let started = runtime.block_on(async {
-        let connection = connect(Plugins::default().error_handler_type(Rude(Arc::clone(&seen))));
+        let connection = connect(Plugins::default().error_handler(Rude(Arc::clone(&seen))));
         job.described().of_type("SCRIPT").start(&connection).await
     });
     let _handle = started.expect("starts");

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use elasticjob::registry::zookeeper::{Settings, Zookeeper};
 use elasticjob::registry::{Connection, Link, Registry};
-use elasticjob::{
-    BlockingJob, Context, JobHandle, JobResult, JobState, NetworkPreference, Operations, Plugins, ScheduleJob,
-};
+use elasticjob::{BlockingJob, Context, JobHandle, JobResult, JobState, Operations, ScheduleJob};
 use elasticjob_core::tree::Op;
 use elasticjob_core::view::Query;
 use elasticjob_registry::{Outcome, conformance};
@@ -31,7 +29,7 @@ async fn start_all(servers: &str, instance: usize, runs: &LastRuns) -> (Connecti
         ..Settings::new(servers, "links")
     };
     let registry = Arc::new(Zookeeper::connect(settings).expect("right settings"));
-    let connection = Connection::new(registry, Plugins::default(), &NetworkPreference::default()).expect("an address");
+    let connection = Connection::on(registry).connect().await.expect("an address");
     let mut handles = Vec::new();
     for number in 0..JOBS {
         let name = format!("job-{number}");
@@ -118,7 +116,7 @@ async fn a_job_that_stops_without_a_link_leaves_nothing_in_the_session_that_othe
         ..Settings::new(servers, "links")
     };
     let registry = Arc::new(Zookeeper::connect(settings(&proxy.address())).expect("right settings"));
-    let connection = Connection::new(registry, Plugins::default(), &NetworkPreference::default()).expect("an address");
+    let connection = Connection::on(registry).connect().await.expect("an address");
     let runs = Arc::new(AtomicU32::default());
     let job = |name: &str| {
         let runs = Arc::clone(&runs);
@@ -153,7 +151,7 @@ async fn a_job_that_stops_without_a_link_leaves_nothing_in_the_session_that_othe
     leaves.stop().await;
     comes_back.stop().await;
     let stopped = tokio::spawn(async move { deaf.stop_within(Duration::ZERO).await });
-    let again = job("comes-back").submit(&connection).await.expect("starts");
+    let again = job("comes-back").submit(&connection).expect("starts");
 
     let seen = Zookeeper::connect(settings(&zookeeper.address())).expect("right settings");
     within(seen.link().wait_for(|link| matches!(link, Link::Up { .. }))).await.expect("a link");
@@ -220,7 +218,7 @@ async fn a_job_starts_where_the_namespace_went_with_the_last_one() {
     let zookeeper = ZooKeeper::start();
     let link =
         |namespace: &str| Arc::new(Zookeeper::connect(Settings::new(&zookeeper.address(), namespace)).expect("right"));
-    let connection = Connection::new(link("above/below"), Plugins::default(), &NetworkPreference::default());
+    let connection = Connection::on(link("above/below")).connect().await;
     let connection = connection.expect("an address");
     for _ in 0..2 {
         let job = ScheduleJob::new("job", 1).cron("* * * * * ?").simple(|_| async { Ok(()) });

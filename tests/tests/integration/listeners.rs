@@ -1,16 +1,15 @@
 //! Listeners around a run, by the agent and by the library.
 
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use elasticjob::registry::Connection;
 use elasticjob::{
-    DistributeOnce, ErrorHandler, Failure, JobResult, JobState, ListenedRun, Listener, NetworkPreference, OnceListener,
-    Plugins,
+    DistributeOnce, ErrorHandler, Failure, JobResult, JobState, ListenedRun, Listener, OnceListener, Plugins,
 };
 use elasticjob_tests::{ZooKeeper, eventually};
+use futures_util::FutureExt as _;
 use tokio::sync::watch;
 
 use crate::ways::{BOTH, Job, connect};
@@ -64,7 +63,6 @@ fn the_distribute_once_command_is_run_once_for_all_items() {
 }
 
 type Log = Arc<Mutex<Vec<String>>>;
-type Ready<'a> = Pin<Box<dyn Future<Output = JobResult> + Send + 'a>>;
 
 /// Writes down its calls; fails before the first run and panics after it.
 struct Writes {
@@ -98,12 +96,12 @@ impl Listener for Writes {
         self.order
     }
 
-    fn before<'a>(&'a self, run: &'a ListenedRun) -> Ready<'a> {
-        Box::pin(async move { self.call("before", run) })
+    async fn before(&self, run: &ListenedRun) -> JobResult {
+        self.call("before", run)
     }
 
-    fn after<'a>(&'a self, run: &'a ListenedRun) -> Ready<'a> {
-        Box::pin(async move { self.call("after", run) })
+    async fn after(&self, run: &ListenedRun) -> JobResult {
+        self.call("after", run)
     }
 }
 
@@ -114,9 +112,8 @@ impl ErrorHandler for Collect {
         "COLLECT"
     }
 
-    fn handle<'a>(&'a self, failure: &'a Failure) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+    async fn handle(&self, failure: &Failure) {
         self.0.lock().expect("a lock").push(format!("{:?} {failure}", failure.item()));
-        Box::pin(async {})
     }
 }
 
@@ -127,7 +124,7 @@ fn listeners_of_ones_own_are_called_by_their_order_and_their_failures_are_handle
     let plugins = Plugins::default()
         .listener(writes("LATE", 7, false))
         .listener(writes("EARLY", -1, true))
-        .error_handler_type(Collect(Arc::clone(&failures)));
+        .error_handler(Collect(Arc::clone(&failures)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let ran = Arc::clone(&log);
     let _handle = runtime.block_on(async {
@@ -169,14 +166,14 @@ impl OnceListener for Once {
         "ONCE"
     }
 
-    fn all_started<'a>(&'a self, run: &'a ListenedRun) -> Ready<'a> {
+    async fn all_started(&self, run: &ListenedRun) -> JobResult {
         self.0.lock().expect("a lock").push(format!("started {}", run.due()));
-        Box::pin(async { Ok(()) })
+        Ok(())
     }
 
-    fn all_completed<'a>(&'a self, run: &'a ListenedRun) -> Ready<'a> {
+    async fn all_completed(&self, run: &ListenedRun) -> JobResult {
         self.0.lock().expect("a lock").push(format!("completed {}", run.due()));
-        Box::pin(async { Ok(()) })
+        Ok(())
     }
 }
 
@@ -187,7 +184,7 @@ fn a_listener_that_waits_in_vain_times_out_and_the_items_run() {
     let limit = Duration::from_millis(300);
     let plugins = Plugins::default()
         .listener(DistributeOnce::new(Once(Arc::clone(&log)), limit, limit))
-        .error_handler_type(Collect(Arc::clone(&failures)));
+        .error_handler(Collect(Arc::clone(&failures)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let connection = runtime.block_on(async {
         let connection = connect(plugins);
@@ -245,7 +242,7 @@ fn the_parts_of_one_firing_that_run_in_one_process_call_the_listener_once() {
     let handle = runtime.block_on(async {
         let (ran, state) = (Arc::clone(&sources), Arc::clone(&state));
         let job = Job::new("closure", 2).listener("ONCE").described().simple(move |context| {
-            ran.lock().expect("a lock").push(context.source().to_owned());
+            ran.lock().expect("a lock").push(context.source().word().to_owned());
             let state = state.get().cloned();
             async move {
                 // Each third firing overruns: it goes on until the next one has fallen due.
@@ -281,19 +278,19 @@ impl OnceListener for Named {
         self.0
     }
 
-    fn all_started<'a>(&'a self, run: &'a ListenedRun) -> Ready<'a> {
+    async fn all_started(&self, run: &ListenedRun) -> JobResult {
         let first = {
             let mut log = self.1.lock().expect("a lock");
             log.push(format!("{} started {}", self.0, run.due()));
             log.iter().filter(|line| line.starts_with(self.0)).count() == 1
         };
         assert!(!(first && self.2), "the first time is too much");
-        Box::pin(async { Ok(()) })
+        Ok(())
     }
 
-    fn all_completed<'a>(&'a self, run: &'a ListenedRun) -> Ready<'a> {
+    async fn all_completed(&self, run: &ListenedRun) -> JobResult {
         self.1.lock().expect("a lock").push(format!("{} completed {}", self.0, run.due()));
-        Box::pin(async { Ok(()) })
+        Ok(())
     }
 }
 
@@ -305,7 +302,7 @@ fn several_distribute_once_listeners_are_called_in_turn_and_one_that_panics_cost
     let plugins = Plugins::default()
         .listener(once("FIRST", true))
         .listener(once("SECOND", false))
-        .error_handler_type(Collect(Arc::clone(&failures)));
+        .error_handler(Collect(Arc::clone(&failures)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let _handle = runtime.block_on(async {
         let job = Job::new("closure", 2).listener("FIRST").listener("SECOND").handler("COLLECT").described();
@@ -358,10 +355,15 @@ fn the_items_may_change_while_instances_gather() {
         for _ in 0..2 {
             let plugins = Plugins::default()
                 .listener(DistributeOnce::new(Once(Arc::clone(&log)), limit, limit))
-                .error_handler_type(Collect(Arc::clone(&failures)));
+                .error_handler(Collect(Arc::clone(&failures)));
             let address = format!("zookeeper://{}/tests?sessionTimeoutMilliseconds=4000", zookeeper.address());
             let registry = elasticjob_registry::connect(&address).await.expect("an address");
-            let connection = Connection::new(registry, plugins, &NetworkPreference::default()).expect("an address");
+            let connection = Connection::on(registry)
+                .plugins(plugins)
+                .connect()
+                .now_or_never()
+                .expect("it does not wait")
+                .expect("an address");
             let job = Job::new("closure", 3).listener("ONCE").handler("COLLECT").described();
             handles.push(job.simple(|_| async { Ok(()) }).start(&connection).await.expect("starts"));
             connections.push(connection);

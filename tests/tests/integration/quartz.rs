@@ -1,6 +1,7 @@
 //! Our cron beside Quartz 2.3.2: random expressions, zones and start times, and the nights when clocks change.
 
-use elasticjob::{Cron, Timestamp, time_zone};
+use elasticjob::agent::time_zone;
+use elasticjob::{Cron, Timestamp};
 use elasticjob_tests::java_output;
 
 /// Java's own forms of zones, which are in no database.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use elasticjob::registry::memory::Memory;
 use elasticjob::registry::{Connection, Registry};
-use elasticjob::{JobHandle, NetworkPreference, Plugins, ScheduleJob};
+use elasticjob::{JobHandle, Plugins, ScheduleJob};
 use elasticjob_tests::{Process, command};
+use futures_util::FutureExt as _;
 
 /// How a job is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +97,7 @@ impl Job {
 /// A connection to a registry of its own.
 pub(crate) fn connect(plugins: Plugins) -> Connection {
     let registry: Arc<dyn Registry> = Arc::new(Memory::new().connect());
-    Connection::new(registry, plugins, &NetworkPreference::default()).expect("an address")
+    Connection::on(registry).plugins(plugins).connect().now_or_never().expect("it does not wait").expect("an address")
 }
 
 /// Starts an agent on an embedded registry in that folder.

@@ -1,6 +1,7 @@
 //! What a job's configuration says that has another effect than it seems to have.
 
-use elasticjob::{Timestamp, shell_warnings};
+use elasticjob::Timestamp;
+use elasticjob::agent::shell_warnings;
 use elasticjob_core::config::JobConfig;
 
 use super::FileJob;

@@ -176,12 +176,12 @@ impl Reader {
 /// Properties whose names begin like ours, or like those of Java's job types and error handlers, must be known, and so must one
 /// that is nearly a known one: a typing error would be silent.
 fn unknown_property(key: &str) -> Option<String> {
-    if elasticjob::PROPERTIES.contains(&key) || key.starts_with(elasticjob_core::config::ITEM_PARAMETER) {
+    if elasticjob::agent::PROPERTIES.contains(&key) || key.starts_with(elasticjob_core::config::ITEM_PARAMETER) {
         return None;
     }
     let prefix = key.split('.').next().unwrap_or_default();
     let is_ours = ["elasticjob", "script", "http", "email", "wechat", "dingtalk"].contains(&prefix);
-    let near = nearest(key, elasticjob::PROPERTIES);
+    let near = nearest(key, elasticjob::agent::PROPERTIES);
     let is_near = near.is_some_and(|near| strsim::osa_distance(near, key) <= NEAR_PROPERTY);
     let hint = near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default();
     (is_ours || is_near).then(|| format!("unknown property `{key}`{hint}"))

@@ -194,12 +194,12 @@ fn home(key: &str) -> Option<String> {
     if let Some((_, home)) = levels.iter().find(|(keys, _)| known(keys)) {
         return Some((*home).to_owned());
     }
-    if elasticjob::PROPERTIES.contains(&key) || key.starts_with("elasticjob.") {
+    if elasticjob::agent::PROPERTIES.contains(&key) || key.starts_with("elasticjob.") {
         return Some("below `props` of a job".to_owned());
     }
     // `retry.count` for `elasticjob.retry.count`.
     let whole = |known: &&&str| known.strip_suffix(key).is_some_and(|prefix| prefix.ends_with('.'));
-    let found = elasticjob::PROPERTIES.iter().find(whole).filter(|_| key.contains('.'));
+    let found = elasticjob::agent::PROPERTIES.iter().find(whole).filter(|_| key.contains('.'));
     found.map(|whole| format!("below `props` of a job, as `{whole}`"))
 }
 

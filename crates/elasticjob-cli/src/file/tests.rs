@@ -213,9 +213,9 @@ fn every_key_that_is_mistyped_is_a_fault_that_names_the_right_one() {
             }
         }
     }
-    for key in elasticjob::PROPERTIES.iter().filter(|key| !key.starts_with("streaming")) {
+    for key in elasticjob::agent::PROPERTIES.iter().filter(|key| !key.starts_with("streaming")) {
         for wrong in mistyped(key) {
-            if elasticjob::PROPERTIES.contains(&wrong.as_str()) {
+            if elasticjob::agent::PROPERTIES.contains(&wrong.as_str()) {
                 continue;
             }
             let found = faults(&format!("elasticjob:\n{job}, props: {{{wrong}: '1'}}}}}}\n"));

@@ -4,7 +4,7 @@ use elasticjob::trace::DataSource;
 use elasticjob::{History, HistoryEntry, HistoryQuery, Operations, Timestamp};
 use serde_json::{Map, Value, json};
 
-use crate::args::{JobOperation, Output};
+use crate::args::{History as HistoryArgs, Output};
 use crate::output::{self, Listing};
 use crate::{Failure, agent};
 
@@ -14,10 +14,8 @@ pub(super) struct Wanted {
     query: HistoryQuery,
 }
 
-pub(super) fn wanted(operation: &JobOperation) -> Result<Wanted, Failure> {
-    let JobOperation::History { database, user, file, failed, since, limit, .. } = operation else {
-        return Err(anyhow::anyhow!("not a history").into());
-    };
+pub(super) fn wanted(history: &HistoryArgs) -> Result<Wanted, Failure> {
+    let HistoryArgs { name: _, database, user, file, failed, since, limit } = history;
     let wrong = |line: String| Failure::Wrong(vec![format!("elasticjob: {line}")]);
     let since = since.as_ref().map(|text| {
         let moment: Result<jiff::Timestamp, _> = text.parse();
@@ -27,7 +25,9 @@ pub(super) fn wanted(operation: &JobOperation) -> Result<Wanted, Failure> {
     let source = match (database, file) {
         (Some(url), _) => {
             let password = std::env::var("ELASTICJOB_DATABASE_PASSWORD").ok().filter(|p| !p.is_empty());
-            let source = DataSource { url: url.clone(), username: user.clone(), password };
+            let mut source = DataSource::new(url);
+            source.username = user.clone();
+            source.password = password;
             elasticjob::trace::rdb::check(&source).map_err(|reason| wrong(format!("--database: {reason}")))?;
             Some(source)
         }

@@ -4,41 +4,26 @@ use elasticjob::{Difference, Explained, JobBrief, OperationError, Operations, Sc
 use elasticjob_core::wire::yaml::{self, Typed, Yaml};
 use serde_json::{Map, Value, json};
 
-use super::{Attached, explained, linked, shards, trigger};
+use super::{Attached, explained, linked, shards};
 use crate::Failure;
-use crate::args::{JobOperation, Jobs, Output};
+use crate::args::{Jobs, Output};
 use crate::output::{self, Listing};
 
-pub(super) async fn run(operations: &Operations, operation: &JobOperation, format: Output) -> Result<(), Failure> {
-    match operation {
-        JobOperation::List { server: Some(server), .. } => {
-            output::data(&list(operations, Some(server.as_str()), format).await?)
+/// `job list`.
+pub(super) async fn print_list(operations: &Operations, server: Option<&str>, format: Output) -> Result<(), Failure> {
+    if server.is_none() {
+        let jobs = operations.jobs().await?;
+        if jobs.is_empty() {
+            output::tell("this registry contains no job; check its address and its namespace");
         }
-        JobOperation::List { server: None, .. } => {
-            let jobs = operations.jobs().await?;
-            if jobs.is_empty() {
-                output::tell("there is no job in this registry: are its address and its namespace right?");
-            }
-            output::data(&listing(jobs).text(format))
-        }
-        JobOperation::Show { name } => show(operations, name, format).await,
-        JobOperation::Config { name } => output::data(&config(&operations.config(name).await?.text, format)?),
-        JobOperation::Trigger { names, wait, timeout } => {
-            for name in names {
-                operations.check(Scope::Job(name)).await?;
-            }
-            match wait {
-                true => trigger::and_wait(operations, names, *timeout, format).await,
-                false => each(names, async |name| trigger::only(operations, name).await).await,
-            }
-        }
-        JobOperation::Disable(jobs) => on(operations, jobs, async |scope| operations.disable(scope).await).await,
-        JobOperation::Enable(jobs) => on(operations, jobs, async |scope| operations.enable(scope).await).await,
-        JobOperation::Shutdown(jobs) => on(operations, jobs, async |scope| operations.shutdown(scope).await).await,
-        JobOperation::Remove { jobs, keep_config, yes } => remove(operations, jobs, *keep_config, *yes).await,
-        JobOperation::Dump { name, .. } => output::data(&operations.dump(name).await?),
-        JobOperation::Apply { .. } | JobOperation::History { .. } | JobOperation::Explain { .. } => Ok(()),
+        return output::data(&listing(jobs).text(format));
     }
+    output::data(&list(operations, server, format).await?)
+}
+
+/// `job config`.
+pub(super) async fn print_config(operations: &Operations, name: &str, format: Output) -> Result<(), Failure> {
+    output::data(&config(&operations.config(name).await?.text, format)?)
 }
 
 /// The stored text; as JSON, with Java's keys, where that is asked for.
@@ -64,8 +49,11 @@ fn json_of(value: &Yaml) -> Value {
     }
 }
 
-/// The same for each job; what fails for one is told at the end, and the others are done.
-async fn each(names: &[String], operation: impl AsyncFn(&str) -> Result<(), OperationError>) -> Result<(), Failure> {
+/// Applies an operation to each job. Failures are reported at the end; the other jobs are done.
+pub(super) async fn each(
+    names: &[String],
+    operation: impl AsyncFn(&str) -> Result<(), OperationError>,
+) -> Result<(), Failure> {
     let progress = output::progress();
     let mut failures = Vec::new();
     for (done, name) in names.iter().enumerate() {
@@ -80,8 +68,8 @@ async fn each(names: &[String], operation: impl AsyncFn(&str) -> Result<(), Oper
     }
 }
 
-/// What is not there is told before anything is changed.
-async fn on(
+/// The same for jobs, on all servers or on one. Unknown names are reported before anything is changed.
+pub(super) async fn each_in(
     operations: &Operations,
     jobs: &Jobs,
     operation: impl AsyncFn(Scope<'_>) -> Result<(), OperationError>,
@@ -101,7 +89,7 @@ impl Jobs {
     }
 }
 
-async fn remove(operations: &Operations, jobs: &Jobs, keep_config: bool, yes: bool) -> Result<(), Failure> {
+pub(super) async fn remove(operations: &Operations, jobs: &Jobs, keep_config: bool, yes: bool) -> Result<(), Failure> {
     let names = jobs.names.join(", ");
     let wholly = !keep_config && jobs.server.is_none();
     for name in &jobs.names {
@@ -120,7 +108,7 @@ async fn remove(operations: &Operations, jobs: &Jobs, keep_config: bool, yes: bo
     }
     match wholly {
         true => each(&jobs.names, async |name| operations.remove_job(name).await).await,
-        false => on(operations, jobs, async |scope| operations.remove(scope).await).await,
+        false => each_in(operations, jobs, async |scope| operations.remove(scope).await).await,
     }
 }
 
@@ -184,7 +172,7 @@ fn differences(found: Vec<(String, Vec<Difference>)>) -> Listing {
 }
 
 /// A job with its items.
-async fn show(operations: &Operations, name: &str, format: Output) -> Result<(), Failure> {
+pub(super) async fn show(operations: &Operations, name: &str, format: Output) -> Result<(), Failure> {
     let job = operations.job(name).await?;
     let items = shards::listing(operations.items(name).await?);
     let differences = differences(operations.differences(name).await?);
@@ -213,7 +201,7 @@ pub(super) fn dump_from(name: &str, from: &str) -> Result<(), Failure> {
         return Err(Failure::Wrong(vec![line]));
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    output::data(&runtime.block_on(elasticjob::dump_from(host.trim_matches(['[', ']']), port, name))?)
+    output::data(&runtime.block_on(elasticjob::agent::dump_from(host.trim_matches(['[', ']']), port, name))?)
 }
 
 /// Every check, then what they come to. A registry that does not answer is the first cause, and the operation failed.

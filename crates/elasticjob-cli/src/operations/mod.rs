@@ -27,37 +27,50 @@ const LINK_WAIT: Duration = Duration::from_secs(15);
 const SAY_SLOW: Duration = Duration::from_secs(2);
 
 pub(crate) fn job(operation: &JobOperation, registry: Option<&str>, format: Output) -> Result<(), Failure> {
-    // What is wrong in a file is told before a registry is looked for.
-    let apply = match operation {
-        JobOperation::Apply { file, .. } => Some(apply::read(file)?),
-        _ => None,
-    };
-    let wanted = match operation {
-        JobOperation::History { .. } => Some(history::wanted(operation)?),
-        _ => None,
-    };
-    let wanted = match (operation, wanted) {
-        (JobOperation::History { name, .. }, Some(wanted)) if wanted.names_database() => {
-            return history::run_without_registry(name, wanted, format);
+    // Faults of files and arguments are reported before a registry is opened.
+    match operation {
+        JobOperation::List { server, watch: true } => watch::run(&address(registry), server.as_deref(), format),
+        JobOperation::List { server, watch: false } => {
+            on(registry, async |all| jobs::print_list(&all, server.as_deref(), format).await)
         }
-        (_, wanted) => wanted,
-    };
-    if let JobOperation::Dump { name, from: Some(from) } = operation {
-        return jobs::dump_from(name, from);
+        JobOperation::Show { name } => on(registry, async |all| jobs::show(&all, name, format).await),
+        JobOperation::Config { name } => on(registry, async |all| jobs::print_config(&all, name, format).await),
+        JobOperation::Apply { file, yes } => {
+            let documents = apply::read(file)?;
+            on(registry, async |all| apply::run(&all, documents, *yes, format).await)
+        }
+        JobOperation::Trigger { names, wait, timeout } => on(registry, async |all| match wait {
+            true => trigger::and_wait(&all, names, *timeout, format).await,
+            false => trigger::all(&all, names).await,
+        }),
+        JobOperation::Disable(jobs) => {
+            on(registry, async |all| jobs::each_in(&all, jobs, async |scope| all.disable(scope).await).await)
+        }
+        JobOperation::Enable(jobs) => {
+            on(registry, async |all| jobs::each_in(&all, jobs, async |scope| all.enable(scope).await).await)
+        }
+        JobOperation::Shutdown(jobs) => {
+            on(registry, async |all| jobs::each_in(&all, jobs, async |scope| all.shutdown(scope).await).await)
+        }
+        JobOperation::Remove { jobs, keep_config, yes } => {
+            on(registry, async |all| jobs::remove(&all, jobs, *keep_config, *yes).await)
+        }
+        JobOperation::Dump { name, from: Some(from) } => jobs::dump_from(name, from),
+        JobOperation::Dump { name, from: None } => on(registry, async |all| output::data(&all.dump(name).await?)),
+        JobOperation::History(history) => {
+            let wanted = history::wanted(history)?;
+            match wanted.names_database() {
+                true => history::run_without_registry(&history.name, wanted, format),
+                false => on(registry, async |all| history::run(&all, &history.name, wanted, format).await),
+            }
+        }
+        JobOperation::Explain { name } => run(registry, async |registry| jobs::explain(registry, name, format).await),
     }
-    if let JobOperation::List { server, watch: true } = operation {
-        return watch::run(&address(registry), server.as_deref(), format);
-    }
-    run(registry, async |registry| match (operation, apply, wanted) {
-        (JobOperation::Explain { name }, ..) => jobs::explain(registry, name, format).await,
-        (JobOperation::Apply { yes, .. }, Some(documents), _) => {
-            apply::run(&operations(registry).await?, documents, *yes, format).await
-        }
-        (JobOperation::History { name, .. }, _, Some(wanted)) => {
-            history::run(&operations(registry).await?, name, wanted, format).await
-        }
-        _ => jobs::run(&operations(registry).await?, operation, format).await,
-    })
+}
+
+/// Lets `work` have the operations on the registry, once that can be reached.
+fn on(registry: Option<&str>, work: impl AsyncFnOnce(Operations) -> Result<(), Failure>) -> Result<(), Failure> {
+    run(registry, async |registry| work(operations(registry).await?).await)
 }
 
 /// With the digest, which comes from the environment.
@@ -66,11 +79,11 @@ fn address(registry: Option<&str>) -> String {
 }
 
 pub(crate) fn server(operation: &ServerOperation, registry: Option<&str>, format: Output) -> Result<(), Failure> {
-    run(registry, async |registry| servers::run(&operations(registry).await?, operation, format).await)
+    on(registry, async |all| servers::run(&all, operation, format).await)
 }
 
 pub(crate) fn shard(operation: &ShardOperation, registry: Option<&str>, format: Output) -> Result<(), Failure> {
-    run(registry, async |registry| shards::run(&operations(registry).await?, operation, format).await)
+    on(registry, async |all| shards::run(&all, operation, format).await)
 }
 
 /// A registry, or why it cannot be used.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use elasticjob::{ItemResult, OperationError, Operations, Pending, Triggered};
+use elasticjob::{ItemOutcome, ItemResult, Operations, Pending, Scope, Triggered};
 use elasticjob_core::ranges::Ranges;
 use serde_json::json;
 
@@ -15,9 +15,13 @@ const SAY_FIRST: Duration = Duration::from_secs(5);
 /// Interval of further reports.
 const SAY_AGAIN: Duration = Duration::from_secs(30);
 
-/// Triggers a job, and says which items do not run.
-pub(super) async fn only(operations: &Operations, job: &str) -> Result<(), OperationError> {
-    operations.trigger(job).await.map(|triggered| not_run(job, &triggered))
+/// Triggers jobs, and reports the items that do not run.
+pub(super) async fn all(operations: &Operations, names: &[String]) -> Result<(), Failure> {
+    for name in names {
+        operations.check(Scope::Job(name)).await?;
+    }
+    let trigger = async |job: &str| operations.trigger(job).await.map(|triggered| not_run(job, &triggered));
+    super::jobs::each(names, trigger).await
 }
 
 /// Says which items a trigger does not run.
@@ -35,6 +39,9 @@ pub(super) async fn and_wait(
     timeout: Option<u32>,
     format: Output,
 ) -> Result<(), Failure> {
+    for name in names {
+        operations.check(Scope::Job(name)).await?;
+    }
     for name in names {
         operations.check_trigger(name).await?;
     }
@@ -65,12 +72,13 @@ pub(super) async fn and_wait(
             Ok(results) => results,
             Err(error) => {
                 let text = format!("unknown: triggered, but the registry does not answer any more: {error}");
-                let unknown = |item: &u32| ItemResult { item: *item, succeeded: false, text: text.clone() };
+                let unknown = |item: &u32| ItemResult::new(*item, ItemOutcome::Unknown(text.clone()));
                 request.triggered.items.iter().map(unknown).collect()
             }
         };
-        failed += results.iter().filter(|result| !result.succeeded).count();
-        for ItemResult { item, text, .. } in results {
+        failed += results.iter().filter(|result| !result.outcome.is_success()).count();
+        for result in results {
+            let (item, text) = (result.item, result.outcome.to_string());
             let object = json!({"jobName": name, "item": item, "result": text});
             listing.push(vec![name.clone(), item.to_string(), text], object);
         }

@@ -3,16 +3,12 @@
 use std::time::Duration;
 
 use elasticjob_core::config::{ConfigError, JobConfig};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use lettre::message::{Mailbox, MultiPart, SinglePart};
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Certificate, Tls, TlsParameters};
 use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 
-use super::throttle::Messenger;
-use crate::props::Props;
-use crate::web;
+use crate::contract::{JobResult, Messenger, Props, error_text};
 
 const HOST: &str = "props.email.host";
 const PORT: &str = "props.email.port";
@@ -117,7 +113,7 @@ impl Settings {
         message = self.cc.iter().fold(message, |message, cc| message.cc(cc.clone()));
         message = self.bcc.iter().fold(message, |message, bcc| message.bcc(bcc.clone()));
         let part = SinglePart::html(format!("<pre>{}</pre>", escaped(text)));
-        message.multipart(MultiPart::mixed().singlepart(part)).map_err(|e| web::chain(&e))
+        message.multipart(MultiPart::mixed().singlepart(part)).map_err(|e| error_text(&e))
     }
 
     fn transport(&self) -> Result<AsyncSmtpTransport<Tokio1Executor>, String> {
@@ -132,7 +128,7 @@ impl Settings {
             if let Some(file) = &self.ca_file {
                 tls = tls.add_root_certificate(certificate(file)?);
             }
-            let tls = tls.build().map_err(|e| web::chain(&e))?;
+            let tls = tls.build().map_err(|e| error_text(&e))?;
             transport = transport.tls(match self.encryption {
                 Encryption::FromTheStart => Tls::Wrapper(tls),
                 Encryption::StartTls | Encryption::None => Tls::Required(tls),
@@ -147,7 +143,7 @@ impl Settings {
 
 fn certificate(file: &str) -> Result<Certificate, String> {
     let text = std::fs::read(file).map_err(|e| e.to_string())?;
-    Certificate::from_pem(&text).map_err(|e| web::chain(&e))
+    Certificate::from_pem(&text).map_err(|e| error_text(&e))
 }
 
 fn mailboxes(props: &mut Props<'_>, key: &'static str) -> Vec<Mailbox> {
@@ -168,26 +164,23 @@ fn escaped(text: &str) -> String {
 }
 
 impl Messenger for Email {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "EMAIL"
     }
 
     fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
         let mut props = Props::of(config);
         Settings::read(&mut props);
-        props.faults()
+        props.into_faults()
     }
 
-    fn send<'a>(&'a self, config: &'a JobConfig, message: &'a str) -> BoxFuture<'a, Result<(), String>> {
-        async move {
-            let settings = Settings::read(&mut Props::of(config));
-            let message = settings.message(message)?;
-            if settings.debug {
-                let (host, port, envelope) = (&settings.host, settings.port, message.envelope());
-                tracing::info!(job = config.name, "sends by {host}:{port}: {envelope:?}");
-            }
-            settings.transport()?.send(message).await.map(drop).map_err(|e| web::chain(&e))
+    async fn send(&self, config: &JobConfig, message: &str) -> JobResult {
+        let settings = Settings::read(&mut Props::of(config));
+        let message = settings.message(message)?;
+        if settings.debug {
+            let (host, port, envelope) = (&settings.host, settings.port, message.envelope());
+            tracing::info!(job = config.name, "sending mail through {host}:{port}: {envelope:?}");
         }
-        .boxed()
+        settings.transport()?.send(message).await.map(drop).map_err(|e| error_text(&e).into())
     }
 }

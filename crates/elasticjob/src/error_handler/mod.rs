@@ -1,111 +1,43 @@
 //! What is done with a failure (Java: `JobErrorHandler`; manual: "Error Handler"). Whatever a handler does, no run waits for
 //! it.
 
+#[cfg(feature = "mail")]
 mod email;
-mod throttle;
+pub(crate) mod throttle;
+#[cfg(feature = "webhook")]
 mod webhook;
 
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob_core::config::{ConfigError, JobConfig};
-use elasticjob_core::machine::Run;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use crate::clock;
-use crate::execute::{JobError, Keep};
+use crate::contract::error_handler::DynErrorHandler;
+use crate::contract::{ErrorHandler, Failure};
 use crate::plugins::Plugins;
-use crate::web::{self, Clients};
+#[cfg(feature = "webhook")]
+use crate::web::Clients;
 
-/// A handler is given up after this long.
+/// The time limit of a handler.
 const HANDLER_MAX: Duration = Duration::from_secs(60);
-/// Failures that are handled at one time; of those beyond there is only a line in the log.
+/// Maximum number of failures that are handled at one time. Further ones are logged.
 const HANDLERS_MAX: usize = 256;
 
-/// What is done with the failure of an item or of a listener.
-///
-/// It is called beside the run, which does not wait for it: a handler that panics or hangs (more than 60 seconds) costs a
-/// line in the log and nothing else.
-pub trait ErrorHandler: Send + Sync + 'static {
-    /// The name in `jobErrorHandlerType`; a configuration may write it in any case.
-    fn name(&self) -> &str;
-
-    /// The faults of the properties that it reads; a job with faults is not started.
-    fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
-        let _ = config;
-        Vec::new()
-    }
-
-    /// Handles one failure.
-    fn handle<'a>(&'a self, failure: &'a Failure) -> BoxFuture<'a, ()>;
-}
-
-/// One failure: of an item, or of a listener of the run.
-#[derive(Debug)]
-pub struct Failure {
-    run: Arc<Run>,
-    instance: Arc<str>,
-    item: Option<u32>,
-    error: JobError,
-    keep: Keep,
-}
-
-impl Failure {
-    pub(crate) fn new(run: Arc<Run>, instance: Arc<str>, item: Option<u32>, error: JobError, keep: Keep) -> Failure {
-        Failure { run, instance, item, error, keep }
-    }
-
-    /// The job's name.
-    pub fn job_name(&self) -> &str {
-        &self.run.config.name
-    }
-
-    /// The item that failed; none when a listener did.
-    pub fn item(&self) -> Option<u32> {
-        self.item
-    }
-
-    /// Java's id of the task.
-    pub fn task_id(&self) -> &str {
-        &self.run.task_id
-    }
-
-    /// The instance on which it failed.
-    pub fn instance(&self) -> &str {
-        &self.instance
-    }
-
-    /// The configuration, with its properties.
-    pub fn config(&self) -> &JobConfig {
-        &self.run.config
-    }
-
-    /// Why.
-    pub fn error(&self) -> &JobError {
-        &self.error
-    }
-}
-
-/// The error with its causes, in one line.
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&web::chain(&*self.error))
-    }
-}
-
-/// The handlers that are always there.
-pub(crate) fn built_in(clients: &Clients) -> Vec<Arc<dyn ErrorHandler>> {
+/// Returns the built-in handlers.
+pub(crate) fn built_in(#[cfg(feature = "webhook")] clients: &Clients) -> Vec<Arc<dyn DynErrorHandler>> {
     vec![
         Arc::new(Log { name: "LOG" }),
-        // In Java the exception goes up to the scheduler, which logs it. Here there is nobody above: it is logged.
+        // In Java the exception goes up to the scheduler, which logs it. Nothing is above the handler here: it logs.
         Arc::new(Log { name: "THROW" }),
         Arc::new(Ignore),
+        #[cfg(feature = "mail")]
         Arc::new(throttle::Throttled::new(email::Email)),
+        #[cfg(feature = "webhook")]
         Arc::new(throttle::Throttled::new(webhook::WebHook::wechat(clients))),
+        #[cfg(feature = "webhook")]
         Arc::new(throttle::Throttled::new(webhook::WebHook::dingtalk(clients))),
     ]
 }
@@ -130,7 +62,7 @@ impl Dispatcher {
     /// Has a failure handled, beside the run.
     pub(crate) fn dispatch(&self, failure: Failure) {
         let name = &failure.config().error_handler;
-        let Some(handler) = self.plugins.error_handler(name) else {
+        let Some(handler) = self.plugins.find_error_handler(name) else {
             let job = failure.job_name();
             return tracing::error!(job, "jobErrorHandlerType `{name}` is not known here; it failed: {failure}");
         };
@@ -164,12 +96,11 @@ impl ErrorHandler for Log {
         self.name
     }
 
-    fn handle<'a>(&'a self, failure: &'a Failure) -> BoxFuture<'a, ()> {
+    async fn handle(&self, failure: &Failure) {
         match failure.item() {
             Some(item) => tracing::error!(job = failure.job_name(), item, "the item failed: {failure}"),
             None => tracing::error!(job = failure.job_name(), "a listener failed: {failure}"),
         }
-        std::future::ready(()).boxed()
     }
 }
 
@@ -181,7 +112,5 @@ impl ErrorHandler for Ignore {
         "IGNORE"
     }
 
-    fn handle<'a>(&'a self, _failure: &'a Failure) -> BoxFuture<'a, ()> {
-        std::future::ready(()).boxed()
-    }
+    async fn handle(&self, _failure: &Failure) {}
 }

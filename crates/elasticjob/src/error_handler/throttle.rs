@@ -1,4 +1,4 @@
-//! Handlers that send messages to people: one a minute and job at the most, with the number of those that were held back.
+//! Handlers that send messages: at most one per job and interval, with the number of failures that were held back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,33 +6,18 @@ use std::time::Duration;
 
 use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::time::Timestamp;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
-use super::{ErrorHandler, Failure};
 use crate::clock;
-use crate::props::Props;
+use crate::contract::{ErrorHandler, Failure, Messenger, Props, error_text};
 
 /// Seconds between two messages about one job; 0 sends each.
 const INTERVAL: &str = "props.elasticjob.error.handler.interval.seconds";
 /// A message that could not be sent by then is given up.
 const SEND_MAX: Duration = Duration::from_secs(15);
 
-/// Sends one message.
-pub(super) trait Messenger: Send + Sync + 'static {
-    /// The name in `jobErrorHandlerType`.
-    fn name(&self) -> &'static str;
-
-    /// The faults of its properties.
-    fn check(&self, config: &JobConfig) -> Vec<ConfigError>;
-
-    /// Sends it.
-    fn send<'a>(&'a self, config: &'a JobConfig, message: &'a str) -> BoxFuture<'a, Result<(), String>>;
-}
-
 /// A messenger that does not flood.
-pub(super) struct Throttled<M> {
+pub(crate) struct Throttled<M> {
     messenger: Arc<M>,
     jobs: Arc<Mutex<HashMap<String, State>>>,
 }
@@ -48,7 +33,7 @@ struct State {
 }
 
 impl<M: Messenger> Throttled<M> {
-    pub(super) fn new(messenger: M) -> Throttled<M> {
+    pub(crate) fn new(messenger: M) -> Throttled<M> {
         Throttled { messenger: Arc::new(messenger), jobs: Arc::default() }
     }
 }
@@ -66,27 +51,24 @@ impl<M: Messenger> ErrorHandler for Throttled<M> {
         let mut props = Props::of(config);
         interval(&mut props);
         let mut faults = self.messenger.check(config);
-        faults.extend(props.faults());
+        faults.extend(props.into_faults());
         faults
     }
 
-    fn handle<'a>(&'a self, failure: &'a Failure) -> BoxFuture<'a, ()> {
-        async move {
-            tracing::error!(job = failure.job_name(), item = failure.item(), "failed: {failure}");
-            let (now, interval) = (clock::now(), interval(&mut Props::of(failure.config())));
-            let message = message(failure);
-            let turn = self.jobs.lock().entry(failure.job_name().to_owned()).or_default().turn(now, interval, &message);
-            match turn {
-                Turn::Now => send(&*self.messenger, failure.config(), &message).await,
-                Turn::After(wait) => self.send_later(failure, wait, interval),
-                Turn::Held => {}
-            }
+    async fn handle(&self, failure: &Failure) {
+        tracing::error!(job = failure.job_name(), item = failure.item(), "failed: {failure}");
+        let (now, interval) = (clock::now(), interval(&mut Props::of(failure.config())));
+        let message = message(failure);
+        let turn = self.jobs.lock().entry(failure.job_name().to_owned()).or_default().turn(now, interval, &message);
+        match turn {
+            Turn::Now => send(&*self.messenger, failure.config(), &message).await,
+            Turn::After(wait) => self.send_later(failure, wait, interval),
+            Turn::Held => {}
         }
-        .boxed()
     }
 }
 
-/// When a failure is told.
+/// When a failure is sent.
 #[derive(Debug, PartialEq)]
 enum Turn {
     Now,
@@ -120,7 +102,7 @@ impl<M: Messenger> Throttled<M> {
     /// What was held back is told after the interval, in one message; at once when the job leaves.
     fn send_later(&self, failure: &Failure, wait: Duration, interval: Duration) {
         let (messenger, jobs) = (Arc::clone(&self.messenger), Arc::clone(&self.jobs));
-        let (config, mut keep) = (failure.config().clone(), failure.keep.clone());
+        let (config, mut keep) = (failure.config().clone(), failure.keep().clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = clock::sleep(wait) => {}
@@ -136,9 +118,9 @@ impl<M: Messenger> Throttled<M> {
 async fn send(messenger: &impl Messenger, config: &JobConfig, message: &str) {
     let (job, name) = (config.name.as_str(), messenger.name());
     match clock::within(SEND_MAX, messenger.send(config, message)).await {
-        Some(Ok(())) => tracing::info!(job, "a failure was told by {name}"),
-        Some(Err(error)) => tracing::error!(job, "a failure could not be told by {name}: {error}"),
-        None => tracing::error!(job, "a failure could not be told by {name}: no answer within {SEND_MAX:?}"),
+        Some(Ok(())) => tracing::info!(job, "sent failure notification by {name}"),
+        Some(Err(error)) => tracing::error!(job, "cannot send failure notification by {name}: {}", error_text(&*error)),
+        None => tracing::error!(job, "cannot send failure notification by {name}: timed out after {SEND_MAX:?}"),
     }
 }
 

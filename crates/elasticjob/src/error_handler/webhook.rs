@@ -5,15 +5,11 @@ use base64::Engine;
 use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::wire::json_text;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use reqwest::Url;
 use reqwest::header::CONTENT_TYPE;
 
-use super::throttle::Messenger;
 use crate::clock;
-use crate::execute::http;
-use crate::props::Props;
+use crate::contract::{JobResult, Messenger, Props, error_text};
 use crate::web::{self, Clients, Connecting};
 
 /// The properties of one of the two, by their keys.
@@ -72,7 +68,7 @@ impl WebHook {
         let keyword = text(keys.keyword_and_secret.map(|(keyword, _)| keyword)).unwrap_or_default();
         let secret = text(keys.keyword_and_secret.map(|(_, secret)| secret));
         Settings {
-            webhook: http::address(props, keys.webhook),
+            webhook: web::address(props, keys.webhook),
             connecting: Connecting::read(props, keys.connect_timeout, keys.read_timeout),
             keyword,
             secret,
@@ -81,7 +77,7 @@ impl WebHook {
 }
 
 impl Messenger for WebHook {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.keys.name
     }
 
@@ -89,29 +85,26 @@ impl Messenger for WebHook {
         let mut props = Props::of(config);
         self.read(&mut props);
         web::check_certificates(&mut props);
-        props.faults()
+        props.into_faults()
     }
 
-    fn send<'a>(&'a self, config: &'a JobConfig, message: &'a str) -> BoxFuture<'a, Result<(), String>> {
-        async move {
-            let settings = self.read(&mut Props::of(config));
-            let mut url = settings.webhook.ok_or("no address")?.to_string();
-            if let Some(secret) = &settings.secret {
-                url = signed(&url, secret, clock::now());
-            }
-            let body = body(&format!("{}{message}", settings.keyword));
-            let request = self.clients.get(&settings.connecting)?.post(url);
-            let request = request.header(CONTENT_TYPE, "application/json; charset=utf-8").body(body);
-            // The address has the access token: no error may tell it.
-            let response = request.send().await.map_err(|e| web::chain(&e.without_url()))?;
-            let status = response.status();
-            let answer = web::body(response, &settings.connecting).await?;
-            if status != reqwest::StatusCode::OK {
-                return Err(format!("status {status}: {}", web::start_of(&answer)));
-            }
-            judge(&answer)
+    async fn send(&self, config: &JobConfig, message: &str) -> JobResult {
+        let settings = self.read(&mut Props::of(config));
+        let mut url = settings.webhook.ok_or("no address")?.to_string();
+        if let Some(secret) = &settings.secret {
+            url = signed(&url, secret, clock::now());
         }
-        .boxed()
+        let body = body(&format!("{}{message}", settings.keyword));
+        let request = self.clients.get(&settings.connecting)?.post(url);
+        let request = request.header(CONTENT_TYPE, "application/json; charset=utf-8").body(body);
+        // The address has the access token: no error may tell it.
+        let response = request.send().await.map_err(|e| error_text(&e.without_url()))?;
+        let status = response.status();
+        let answer = web::body(response, &settings.connecting).await?;
+        if status != reqwest::StatusCode::OK {
+            return Err(format!("status {status}: {}", web::start_of(&answer)).into());
+        }
+        Ok(judge(&answer)?)
     }
 }
 

@@ -9,21 +9,19 @@ use elasticjob_core::config::{ConfigError, JobConfig};
 use futures_util::FutureExt;
 use tokio::sync::watch;
 
-use super::lease::{SessionOver, Start};
-use super::{Cancelled, Context, ItemExecutor, JobResult};
 use crate::clock;
-use crate::props::Props;
-use crate::web;
+use crate::contract::lease::{SessionOver, Start};
+use crate::contract::{Cancelled, Context, ItemExecutor, JobResult, Props, error_text, panic_text};
 
 /// How long a run of an item may take, attempts and pauses together; no limit by default.
-const TIMEOUT: &str = "props.elasticjob.run.timeout.milliseconds";
+pub(crate) const TIMEOUT: &str = "props.elasticjob.run.timeout.milliseconds";
 /// How often a failed item is tried again; 0 by default.
-const RETRIES: &str = "props.elasticjob.retry.count";
+pub(crate) const RETRIES: &str = "props.elasticjob.retry.count";
 /// The pause before the first retry, doubled for each further one; a random half of it is left out, so that instances that
 /// fail together do not come again together.
-const DELAY: &str = "props.elasticjob.retry.delay.milliseconds";
+pub(crate) const DELAY: &str = "props.elasticjob.retry.delay.milliseconds";
 /// The longest pause.
-const DELAY_MAX: &str = "props.elasticjob.retry.delay.max.milliseconds";
+pub(crate) const DELAY_MAX: &str = "props.elasticjob.retry.delay.max.milliseconds";
 
 const WEEK_MILLIS: u64 = 7 * 24 * 3_600 * 1_000;
 
@@ -62,7 +60,7 @@ pub(super) fn check(config: &JobConfig) -> Vec<ConfigError> {
     if bounds.delay > bounds.delay_max && props.given(DELAY).is_some() {
         props.fault(DELAY_MAX, format!("expected at least {}, the first delay", bounds.delay.as_millis()));
     }
-    props.faults()
+    props.into_faults()
 }
 
 /// Runs one item. Each attempt starts while the session of the run is certain to be alive. When the job is `leaving`, the code is told
@@ -99,10 +97,10 @@ pub(super) async fn run(
                 return Err(if retry == 0 {
                     error
                 } else {
-                    format!("{} (tried {} times)", web::chain(&*error), retry + 1).into()
+                    format!("{} (tried {} times)", error_text(&*error), retry + 1).into()
                 });
             }
-            Ended::By(Err(error)) => web::chain(&*error),
+            Ended::By(Err(error)) => error_text(&*error),
         };
         let pause = bounds.pause(retry, rand::random());
         retry += 1;
@@ -195,18 +193,11 @@ impl Attempt<'_> {
             ended
         };
         Ended::Stopped(match ended {
-            Some(Err(error)) => Err(format!("{reason}: {}", web::chain(&*error)).into()),
+            Some(Err(error)) => Err(format!("{reason}: {}", error_text(&*error)).into()),
             Some(Ok(())) if !timed_out => Ok(()),
             Some(Ok(())) | None => Err(format!("stopped: {reason}").into()),
         })
     }
-}
-
-/// What a panic said.
-pub(crate) fn panic_text(who: &str, panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|t| (*t).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
-    format!("{who} panicked: {text}")
 }
 
 #[cfg(test)]
@@ -221,8 +212,8 @@ mod tests {
     use elasticjob_registry::Registry;
     use futures_util::future::BoxFuture;
 
-    use super::super::lease::Lease;
     use super::*;
+    use crate::contract::lease::Lease;
 
     /// Fails so often, then its session is over.
     struct Fails(u32, AtomicU32);

@@ -1,16 +1,11 @@
 //! Jobs that are an HTTP request (Java: `HttpJobExecutor`; manual: "HTTP Job").
 
-use std::sync::Arc;
-
 use elasticjob_core::config::{ConfigError, JobConfig};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use reqwest::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{Method, Url};
 
-use super::{Context, ItemExecutor, JobResult, JobType};
+use crate::contract::{Context, JobResult, JobType, Props, error_text};
 use crate::printable::printable;
-use crate::props::Props;
 use crate::web::{self, Clients, Connecting};
 
 const URI: &str = "props.http.uri";
@@ -36,7 +31,7 @@ const METHODS: [&str; 7] = ["GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "
 /// | `http.read.timeout.milliseconds` | 5000 | for each piece of the answer; the whole of it gets ten times as long |
 /// | `elasticjob.http.ca.file` | none | certificates (PEM) that are trusted beside the system's |
 #[derive(Clone, Debug, Default)]
-pub struct Http(Clients);
+pub(crate) struct Http(Clients);
 
 impl Http {
     pub(crate) fn new(clients: &Clients) -> Http {
@@ -65,7 +60,7 @@ impl Settings {
         }
         let takes_body = matches!(method, "POST" | "PUT" | "DELETE");
         Settings {
-            url: address(props, URI),
+            url: web::address(props, URI),
             method: method.parse().unwrap_or_default(),
             data: props.text(DATA).filter(|_| takes_body).map(str::to_owned),
             content_type: content_type.and_then(Result::ok),
@@ -74,49 +69,23 @@ impl Settings {
     }
 }
 
-/// The address of that property.
-pub(crate) fn address(props: &mut Props<'_>, key: &'static str) -> Option<Url> {
-    let text = props.required(key, "the address that is called, such as https://example.com/run");
-    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    if url.is_none() && !text.is_empty() {
-        let expected = match Url::parse(text) {
-            Err(reason) => format!("expected an address such as https://example.com/run: {reason}"),
-            Ok(_) => "expected an address that begins with http:// or https://".to_owned(),
-        };
-        props.fault(key, expected);
-    }
-    url
-}
-
 impl JobType for Http {
     fn name(&self) -> &str {
         "HTTP"
-    }
-
-    fn executor(&self) -> Arc<dyn ItemExecutor> {
-        Arc::new(self.clone())
-    }
-}
-
-impl ItemExecutor for Http {
-    fn execute(&self, context: Context) -> BoxFuture<'static, JobResult> {
-        let http = self.clone();
-        async move {
-            let mut props = Props::of(context.config());
-            let settings = Settings::read(&mut props);
-            if let Some(fault) = props.faults().first() {
-                return Err(fault.to_string().into());
-            }
-            http.call(settings, &context).await
-        }
-        .boxed()
     }
 
     fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
         let mut props = Props::of(config);
         Settings::read(&mut props);
         web::check_certificates(&mut props);
-        props.faults()
+        props.into_faults()
+    }
+
+    async fn execute(&self, context: Context) -> JobResult {
+        let mut props = Props::of(context.config());
+        let settings = Settings::read(&mut props);
+        props.ok()?;
+        self.call(settings, &context).await
     }
 }
 
@@ -139,7 +108,7 @@ impl Http {
         if let Some(data) = settings.data {
             request = request.body(data);
         }
-        let response = request.send().await.map_err(|e| web::chain(&e))?;
+        let response = request.send().await.map_err(|e| error_text(&e))?;
         let status = response.status();
         let location = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
         let body = web::body(response, &settings.connecting).await;

@@ -2,13 +2,10 @@
 //! the error handler called, the trace written.
 
 mod attempts;
-mod context;
-mod dataflow;
-mod gate;
+mod code;
+#[cfg(feature = "http")]
 pub(crate) mod http;
-mod lease;
 pub(crate) mod script;
-mod simple;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -18,85 +15,33 @@ use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::machine::{ItemEnd, Run, RunId};
 use elasticjob_core::time::Timestamp;
 use elasticjob_registry::{Link, Registry};
-use futures_util::future::{self, BoxFuture};
+use futures_util::future;
 use tokio::sync::{Semaphore, watch};
 use tracing::Instrument;
 
-pub(crate) use attempts::panic_text;
-pub use context::{Cancelled, Context};
-pub(crate) use dataflow::Dataflow;
-pub use dataflow::DataflowJob;
-pub use http::Http;
-pub use script::{Script, missing_programs, shell_warnings};
-pub(crate) use simple::{Blocking, Closure, Simple};
-pub use simple::{BlockingJob, SimpleJob};
+pub(crate) use attempts::{DELAY, DELAY_MAX, RETRIES, TIMEOUT};
+pub(crate) use code::{Blocking, Closure, Dataflow, STREAMING, Simple};
+pub use script::{missing_programs, shell_warnings};
 
 use crate::clock;
-use crate::error_handler::{Dispatcher, Failure};
-use crate::listener::{self, ListenedRun, Listener, Moment};
+use crate::clock::Clock;
+use crate::contract::error_handler::Keep;
+use crate::contract::gate::{Gate, Pass, gate};
+use crate::contract::lease::{Lease, SessionOver, Start};
+use crate::contract::{Cancelled, Context, DynListener, Failure, ItemExecutor, JobError, ListenedRun, error_text};
+use crate::error_handler::Dispatcher;
+use crate::listener::{self, Moment};
 use crate::metrics::{JobMeter, Metrics};
 use crate::plugins::Plugins;
 use crate::trace::{RunTrace, Tracer};
-use crate::web;
-use gate::{Gate, Pass, gate};
-use lease::{Lease, SessionOver, Start};
-
-/// What a job gives back for an item: nothing, or why it failed. Any error fits.
-pub type JobResult = Result<(), JobError>;
-
-/// Why an item failed.
-pub type JobError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The target of the span around each run of an item, for OpenTelemetry and the like.
 pub const SPANS: &str = "elasticjob::spans";
 
-/// How long code goes on after it was told to end, before it is dropped.
-const GRACE: Duration = Duration::from_secs(1);
 /// A job that leaves waits so long for what belongs to runs that have ended: their listeners, messages that are being sent.
 const LATE_MAX: Duration = Duration::from_secs(10);
 /// And so long for what was told to end: scripts that are being killed.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
-
-/// Runs one item (Java: `JobItemExecutor`). Jobs of every kind come down to this.
-pub trait ItemExecutor: Send + Sync + 'static {
-    /// Runs the item. A panic counts as a failure.
-    fn execute(&self, context: Context) -> BoxFuture<'static, JobResult>;
-
-    /// The faults of the properties that it reads; a job with faults is not started.
-    fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
-        let _ = config;
-        Vec::new()
-    }
-
-    /// How long it may go on when [`Context::cancelled`] has spoken; after that its future is dropped. One second by default.
-    fn grace(&self, config: &JobConfig) -> Duration {
-        let _ = config;
-        GRACE
-    }
-
-    /// Whether dropping its future ends it, as it should; false for code on a thread of its own.
-    fn ends_when_dropped(&self) -> bool {
-        true
-    }
-
-    /// Whether it asks [`Context::should_yield`].
-    fn streams(&self) -> bool {
-        false
-    }
-}
-
-/// A job type that a configuration names: `SCRIPT`, `HTTP`, and those that a program registers (Java:
-/// `TypedJobItemExecutor`).
-pub trait JobType: Send + Sync + 'static {
-    /// Its name; a configuration may write it in any case.
-    fn name(&self) -> &str;
-
-    /// What runs the items.
-    fn executor(&self) -> Arc<dyn ItemExecutor>;
-}
-
-/// Names of the thread pools (Java: `JobExecutorThreadPoolSizeProvider`).
-pub const THREAD_POOLS: [&str; 2] = ["CPU", "SINGLE_THREAD"];
 
 /// How many items of one run execute at one time.
 pub(crate) fn pool_size(name: &str) -> usize {
@@ -123,6 +68,7 @@ pub(crate) struct RunContext {
     pub(crate) tracer: Arc<Tracer>,
     pub(crate) registry: Arc<dyn Registry>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) clock: Clock,
 }
 
 /// What all runs of one job have in common.
@@ -239,7 +185,7 @@ impl Executor {
         if self.pool.0 != size {
             self.pool = (size, Arc::new(Semaphore::new(size)));
         }
-        let listeners = self.work.shared.plugins.listeners(&run.config);
+        let listeners = self.work.shared.plugins.find_listeners(&run.config);
         let round = (!listeners.is_empty()).then(|| self.round(run.due));
         let running = Running {
             work: Arc::clone(&self.work),
@@ -272,7 +218,7 @@ struct Running {
     work: Arc<Work>,
     run: Arc<Run>,
     trace: Option<Arc<RunTrace>>,
-    listeners: Vec<Arc<dyn Listener>>,
+    listeners: Vec<Arc<dyn DynListener>>,
     pool: Arc<Semaphore>,
     pass: Pass,
 }
@@ -323,6 +269,7 @@ impl Running {
                 registry: Arc::clone(&self.work.shared.registry),
                 leaving: leaving.clone(),
                 turns: Arc::clone(&self.work.turns),
+                clock: self.work.shared.clock.clone(),
             };
             if let Err(error) = listener::call(&**listener, moment, &run).await {
                 self.fail(None, error);
@@ -423,7 +370,7 @@ impl Running {
             Start::Over => (ItemEnd::NotStarted, Err(SessionOver.into())),
         };
         end.tell(ended);
-        let text = result.as_ref().err().map(|error| web::chain(&**error));
+        let text = result.as_ref().err().map(|error| error_text(&**error));
         if let Some(text) = &text {
             span.record("error", text.as_str()).record("otel.status_code", "ERROR");
         }
@@ -462,12 +409,4 @@ impl<F: Fn(ItemEnd)> Drop for End<F> {
     fn drop(&mut self) {
         self.tell(ItemEnd::Failed);
     }
-}
-
-/// Held by what is still to be done for a run that has ended: the job waits for it when it leaves, and it is told to hurry.
-#[derive(Clone, Debug)]
-pub(crate) struct Keep {
-    pub(crate) leaving: Cancelled,
-    #[expect(dead_code, reason = "its drop is what is waited for")]
-    pass: Pass,
 }

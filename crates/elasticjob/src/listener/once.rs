@@ -27,9 +27,8 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use super::{ListenedRun, Listener};
 use crate::clock;
-use crate::execute::{JobError, JobResult, panic_text};
+use crate::contract::{JobError, JobResult, ListenedRun, Listener, OnceListener, OnceTimeouts, panic_text};
 use crate::latch;
 
 /// A step that the registry did not carry out is tried again after this.
@@ -47,62 +46,23 @@ const JAVA_LOOKS: Duration = Duration::from_millis(300);
 const CONCLUDED: &str = "concluded";
 const GIVEN_UP: &str = "given-up";
 
-/// Called once a firing, when all items have started and when all have completed, on whichever instance came last.
-pub trait OnceListener: Send + Sync + 'static {
-    /// The name in `jobListenerTypes`.
-    fn name(&self) -> &str;
-
-    /// As of [`Listener::order`].
-    fn order(&self) -> i32 {
-        i32::MAX
-    }
-
-    /// As of [`Listener::check`].
-    fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
-        let _ = config;
-        Vec::new()
-    }
-
-    /// Time-outs that the configuration of a job sets; by default those of [`DistributeOnce::new`].
-    fn time_outs(&self, config: &JobConfig) -> Option<TimeOuts> {
-        let _ = config;
-        None
-    }
-
-    /// All items of this firing have started; none executes before this has ended (Java:
-    /// `doBeforeJobExecutedAtLastStarted`).
-    fn all_started<'a>(&'a self, run: &'a ListenedRun) -> BoxFuture<'a, JobResult>;
-
-    /// All items of this firing have completed (Java: `doAfterJobExecutedAtLastCompleted`).
-    fn all_completed<'a>(&'a self, run: &'a ListenedRun) -> BoxFuture<'a, JobResult>;
-}
-
-/// How long the instances wait for each other; `None` as long as it takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimeOuts {
-    /// For all items to start.
-    pub started: Option<Duration>,
-    /// For all items to complete.
-    pub completed: Option<Duration>,
-}
-
 /// A listener that is called once a firing. When not all items come within the time-out (an instance died, or an item is
 /// disabled), the failure goes to the job's error handler and the items run without it, as in Java.
 #[derive(Debug)]
 pub struct DistributeOnce<L> {
     listener: L,
-    time_outs: TimeOuts,
+    timeouts: OnceTimeouts,
 }
 
 impl<L: OnceListener> DistributeOnce<L> {
     /// With the time-outs; zero waits as long as it takes, as in Java. Leaving ends each wait.
     pub fn new(listener: L, started: Duration, completed: Duration) -> DistributeOnce<L> {
         let limit = |duration: Duration| Some(duration).filter(|d| !d.is_zero());
-        DistributeOnce { listener, time_outs: TimeOuts { started: limit(started), completed: limit(completed) } }
+        DistributeOnce { listener, timeouts: OnceTimeouts { started: limit(started), completed: limit(completed) } }
     }
 
-    fn time_outs(&self, run: &ListenedRun) -> TimeOuts {
-        self.listener.time_outs(run.config()).unwrap_or(self.time_outs)
+    fn timeouts(&self, run: &ListenedRun) -> OnceTimeouts {
+        self.listener.timeouts(run.config()).unwrap_or(self.timeouts)
     }
 }
 
@@ -119,14 +79,14 @@ impl<L: OnceListener> Listener for DistributeOnce<L> {
         self.listener.check(config)
     }
 
-    fn before<'a>(&'a self, run: &'a ListenedRun) -> BoxFuture<'a, JobResult> {
-        let call = || self.listener.all_started(run);
-        Gathering::new(run, self.name(), "started", self.time_outs(run).started).gather(call).boxed()
+    async fn before(&self, run: &ListenedRun) -> JobResult {
+        let call = || self.listener.all_started(run).boxed();
+        Gathering::new(run, self.name(), "started", self.timeouts(run).started).gather(call).await
     }
 
-    fn after<'a>(&'a self, run: &'a ListenedRun) -> BoxFuture<'a, JobResult> {
-        let call = || self.listener.all_completed(run);
-        Gathering::new(run, self.name(), "completed", self.time_outs(run).completed).gather(call).boxed()
+    async fn after(&self, run: &ListenedRun) -> JobResult {
+        let call = || self.listener.all_completed(run).boxed();
+        Gathering::new(run, self.name(), "completed", self.timeouts(run).completed).gather(call).await
     }
 }
 
@@ -287,7 +247,7 @@ impl<'a> Gathering<'a> {
         let (word, due) = text.split_once('=').unwrap_or_default();
         let due: i64 = due.parse().unwrap_or(i64::MIN);
         // One that is ahead of the time was written by a clock that was off.
-        let counts = due >= own && due <= (clock::now() + limits::LEDGER_AHEAD).0;
+        let counts = due >= own && due <= (self.run.clock.now() + limits::LEDGER_AHEAD).0;
         Some(counts.then_some(word == GIVEN_UP && due == own))
     }
 

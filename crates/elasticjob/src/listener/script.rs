@@ -4,15 +4,12 @@ use std::time::Duration;
 
 use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::wire::json_text;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use super::once::{DistributeOnce, OnceListener, TimeOuts};
-use super::{ListenedRun, Listener};
+use super::once::DistributeOnce;
 use crate::clock;
-use crate::execute::{Cancelled, JobResult, script};
-use crate::props::Props;
+use crate::contract::{Cancelled, JobResult, ListenedRun, Listener, OnceListener, OnceTimeouts, Props};
+use crate::execute::script;
 
 const BEFORE: &str = "props.elasticjob.listener.before.command.line";
 const AFTER: &str = "props.elasticjob.listener.after.command.line";
@@ -36,12 +33,12 @@ impl Listener for Script {
         check(config, [BEFORE, AFTER])
     }
 
-    fn before<'a>(&'a self, run: &'a ListenedRun) -> BoxFuture<'a, JobResult> {
-        command(run, BEFORE).boxed()
+    async fn before(&self, run: &ListenedRun) -> JobResult {
+        command(run, BEFORE).await
     }
 
-    fn after<'a>(&'a self, run: &'a ListenedRun) -> BoxFuture<'a, JobResult> {
-        command(run, AFTER).boxed()
+    async fn after(&self, run: &ListenedRun) -> JobResult {
+        command(run, AFTER).await
     }
 }
 
@@ -54,9 +51,9 @@ impl OnceScript {
     }
 }
 
-fn time_outs(props: &mut Props<'_>) -> TimeOuts {
+fn timeouts(props: &mut Props<'_>) -> OnceTimeouts {
     let mut millis = |key| Some(props.millis(key, 1..=86_400_000, 60_000));
-    TimeOuts { started: millis(STARTED_TIMEOUT), completed: millis(COMPLETED_TIMEOUT) }
+    OnceTimeouts { started: millis(STARTED_TIMEOUT), completed: millis(COMPLETED_TIMEOUT) }
 }
 
 impl OnceListener for OnceScript {
@@ -67,21 +64,21 @@ impl OnceListener for OnceScript {
     fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
         let mut faults = check(config, [STARTED, COMPLETED]);
         let mut props = Props::of(config);
-        time_outs(&mut props);
-        faults.extend(props.faults());
+        timeouts(&mut props);
+        faults.extend(props.into_faults());
         faults
     }
 
-    fn time_outs(&self, config: &JobConfig) -> Option<TimeOuts> {
-        Some(time_outs(&mut Props::of(config)))
+    fn timeouts(&self, config: &JobConfig) -> Option<OnceTimeouts> {
+        Some(timeouts(&mut Props::of(config)))
     }
 
-    fn all_started<'a>(&'a self, run: &'a ListenedRun) -> BoxFuture<'a, JobResult> {
-        command(run, STARTED).boxed()
+    async fn all_started(&self, run: &ListenedRun) -> JobResult {
+        command(run, STARTED).await
     }
 
-    fn all_completed<'a>(&'a self, run: &'a ListenedRun) -> BoxFuture<'a, JobResult> {
-        command(run, COMPLETED).boxed()
+    async fn all_completed(&self, run: &ListenedRun) -> JobResult {
+        command(run, COMPLETED).await
     }
 }
 
@@ -97,7 +94,7 @@ fn check(config: &JobConfig, keys: [&'static str; 2]) -> Vec<ConfigError> {
             script::command(&mut props, key);
         }
     }
-    props.faults()
+    props.into_faults()
 }
 
 /// Runs the command of that property, when there is one.
@@ -107,9 +104,7 @@ async fn command(run: &ListenedRun, key: &'static str) -> JobResult {
         return Ok(());
     }
     let mut command = script::command(&mut props, key);
-    if let Some(fault) = props.faults().first() {
-        return Err(fault.to_string().into());
-    }
+    props.ok()?;
     let list = |items: &mut dyn Iterator<Item = u32>| items.map(|i| i.to_string()).collect::<Vec<_>>().join(",");
     let items = list(&mut run.items().into_keys());
     let failed = list(&mut run.failed().iter().copied());
@@ -128,7 +123,7 @@ async fn command(run: &ListenedRun, key: &'static str) -> JobResult {
         ("ELASTICJOB_SHARDING_ITEMS", items),
         ("ELASTICJOB_FAILED_ITEMS", failed),
         ("ELASTICJOB_DUE_TIME", run.due().to_string()),
-        ("ELASTICJOB_SOURCE", run.source().to_owned()),
+        ("ELASTICJOB_SOURCE", run.source().word().to_owned()),
     ];
     let limit = timeout(&mut Props::of(run.config()));
     let (stop, mut leaving) = (watch::Sender::new(false), run.cancelled());

@@ -29,6 +29,7 @@ const SOURCES: [Source; 4] = [Source::Schedule, Source::Misfire, Source::Failove
 /// The counts of one process.
 #[derive(Debug)]
 pub(crate) struct Metrics {
+    labels: Vec<(String, String)>,
     jobs: Mutex<BTreeMap<Arc<str>, Arc<JobMeter>>>,
     lag: Histogram,
     length: Histogram,
@@ -39,9 +40,11 @@ pub(crate) struct Metrics {
     pub(crate) commit_queue: Arc<AtomicUsize>,
 }
 
-impl Default for Metrics {
-    fn default() -> Metrics {
+impl Metrics {
+    /// Creates the metrics of a connection. The labels are on every series.
+    pub(crate) fn new(labels: Vec<(String, String)>) -> Metrics {
         Metrics {
+            labels,
             jobs: Mutex::default(),
             lag: Histogram::new(LAG_BOUNDS),
             length: Histogram::new(LENGTH_BOUNDS),
@@ -151,7 +154,8 @@ impl Metrics {
 
     /// Every series, as text in the OpenMetrics format.
     pub(crate) fn render(self: &Arc<Self>, beside: Beside) -> String {
-        let mut registry = Registry::with_prefix("elasticjob");
+        let labels = self.labels.iter().map(|(name, value)| (name.clone().into(), value.clone().into()));
+        let mut registry = Registry::with_prefix_and_labels("elasticjob", labels);
         registry.register("lag_seconds", "From the due time of a firing to the start of an item", self.lag.clone());
         registry.register("run_seconds", "How long runs of items take", self.length.clone());
         registry.register_collector(Box::new(Series { metrics: Arc::clone(self), beside, now: clock::now() }));

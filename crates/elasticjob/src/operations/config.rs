@@ -110,7 +110,7 @@ impl Operations {
         }
         let answers = self.registry.read(vec![Query::Node(path.root().to_owned())]).await?;
         let class = answers[0].node().map(Node::text).unwrap_or_default();
-        let (faults, warnings) = check(&document, &class);
+        let (faults, warnings) = check(&document, &class, &self.plugins);
         if !faults.is_empty() {
             return Err(OperationError::WrongConfig { job, faults });
         }
@@ -183,15 +183,14 @@ impl Operations {
 }
 
 /// Faults, and names that only the instances can judge. Properties are checked of what is known here.
-fn check(document: &JobDocument, class: &str) -> (Vec<ConfigError>, Vec<ConfigError>) {
+fn check(document: &JobDocument, class: &str, plugins: &Plugins) -> (Vec<ConfigError>, Vec<ConfigError>) {
     let config = match JobConfig::check(document, &clock::zone) {
         Ok(config) => config,
         Err(faults) => return (faults, Vec::new()),
     };
-    let plugins = Plugins::default();
     let mut faults = JobConfig::contradictions(document);
     let found = match plugins.find_job_type(class) {
-        Some(job_type) => execute::check(&config, &*job_type.executor(), &plugins),
+        Some(job_type) => execute::check(&config, &*job_type.executor(), plugins),
         None => plugins.check(&config),
     };
     let (properties, names): (Vec<_>, Vec<_>) = found.into_iter().partition(|fault| fault.key.starts_with("props"));

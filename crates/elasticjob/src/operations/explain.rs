@@ -45,9 +45,9 @@ impl Operations {
     }
 
     async fn look(&self, job: &str) -> Result<Explained, OperationError> {
-        let asked = clock::now();
+        let asked = clock::instant();
         let picture = self.known_picture(job, Detail::Full).await?;
-        let answered = clock::now().since(asked);
+        let answered = asked.elapsed();
         let data = picture.view.config.as_ref().map(|node| node.data.as_ref()).unwrap_or_default();
         let config = JobDocument::parse(data).map_err(|error| error.to_string()).and_then(|document| {
             let told = |faults: Vec<elasticjob_core::config::ConfigError>| {
@@ -56,6 +56,6 @@ impl Operations {
             JobConfig::check(&document, &clock::zone).map_err(told)
         });
         let registry = format!("{}, read in {} ms", self.registry.describe(), answered.as_millis());
-        Ok(explain(&picture, &Facts { now: clock::now(), config, registry }))
+        Ok(explain(&picture, &Facts { now: self.clock.now(), config, registry }))
     }
 }

@@ -8,6 +8,7 @@
 mod config;
 mod dump;
 mod explain;
+#[cfg(feature = "rdb")]
 mod history;
 mod jobs;
 mod remove;
@@ -28,13 +29,16 @@ use elasticjob_core::view::{Answer, Query};
 use elasticjob_registry::{Error, Link, Outcome, Registry};
 use futures_util::StreamExt;
 
-use crate::clock;
+use crate::clock::{self, Clock};
+use crate::connection::Connection;
+use crate::plugins::Plugins;
 
 pub use config::{Change, StoredConfig};
 pub(crate) use dump::dump_text;
 pub use dump::{DUMP_ANSWER_MAX, dump_from};
+#[cfg(feature = "rdb")]
 pub use history::{History, HistoryEntry, HistoryQuery, history};
-pub use results::{ItemResult, Pending};
+pub use results::{ItemOutcome, ItemResult, Pending};
 pub use trigger::{TriggerRequest, Triggered};
 
 /// How often an operation is tried again because somebody else wrote at the same time.
@@ -55,6 +59,8 @@ type Progress = Arc<dyn Fn(usize, usize) + Send + Sync>;
 #[derive(Clone)]
 pub struct Operations {
     registry: Arc<dyn Registry>,
+    plugins: Arc<Plugins>,
+    clock: Clock,
     progress: Option<Progress>,
 }
 
@@ -75,105 +81,108 @@ pub enum Scope<'a> {
     Server(&'a str),
 }
 
-/// Why an operation was not done.
+/// The reason why an operation was not carried out.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OperationError {
-    /// There is no such job.
-    #[error("there is no job `{job}`{}", hint(.near.as_deref()))]
+    /// The job does not exist.
+    #[error("job `{job}` not found{}", hint(.near.as_deref()))]
     UnknownJob {
         /// The name that was given.
         job: String,
         /// A job with a similar name.
         near: Option<String>,
     },
-    /// The job has no such server, or no job has.
-    #[error("{}there is no server `{server}`", .job.as_ref().map(|job| format!("job `{job}`: ")).unwrap_or_default())]
+    /// The job does not know the server, or no job does.
+    #[error("{}server `{server}` not found", .job.as_ref().map(|job| format!("job `{job}`: ")).unwrap_or_default())]
     UnknownServer {
-        /// The job, when it is about one.
+        /// The job, if the operation concerned one.
         job: Option<String>,
-        /// The server.
+        /// The IP address of the server.
         server: String,
     },
-    /// The job has no such item.
+    /// The job does not have the item.
     #[error("job `{job}` has no item {item}: its items are 0 to {}", .total - 1)]
     UnknownItem {
-        /// The job.
+        /// The name of the job.
         job: String,
         /// The item.
         item: u32,
-        /// How many items it has; at least 1.
+        /// The number of its items, at least 1.
         total: u32,
     },
-    /// The stored configuration cannot be read, so it cannot be changed either.
-    #[error("the configuration of job `{job}` cannot be read: {reason}")]
+    /// The stored configuration is invalid, so that it cannot be changed either.
+    #[error("invalid stored configuration of job `{job}`: {reason}")]
     BadConfig {
-        /// The job.
+        /// The name of the job.
         job: String,
         /// Why.
         reason: String,
     },
-    /// The new configuration is wrong.
+    /// The new configuration is invalid.
     #[error("job `{job}`: {}", .faults.iter().map(|f| format!("key {f}")).collect::<Vec<_>>().join("; "))]
     WrongConfig {
-        /// The job.
+        /// The name of the job.
         job: String,
-        /// Every fault of it.
+        /// Every fault.
         faults: Vec<ConfigError>,
     },
-    /// The new configuration has a key that nobody knows: Java's instances would fail at it.
+    /// The new configuration has an unknown key, at which Java's instances would fail.
     #[error("job `{job}`: unknown key `{key}`{}", hint(.near.as_deref()))]
     UnknownKey {
-        /// The job.
+        /// The name of the job.
         job: String,
         /// The key.
         key: String,
-        /// A key that is nearly the same.
+        /// A similar key.
         near: Option<String>,
     },
-    /// Somebody else changed the same at the same time.
-    #[error("job `{job}` was changed by somebody else meanwhile: look at it and try again")]
+    /// Another process changed the same nodes at the same time.
+    #[error("job `{job}` was changed concurrently; review it and retry")]
     Conflict {
-        /// The job.
+        /// The name of the job.
         job: String,
     },
-    /// The link broke while the registry was asked, and nobody knows whether it was done.
-    #[error("the link to the registry broke while job `{job}` was changed: whether it was done is not known")]
+    /// The connection was lost before the registry answered, so that the outcome is unknown.
+    #[error(
+        "connection lost while changing job `{job}`; the outcome is unknown, check it with `elasticjob job show {job}`"
+    )]
     Unsettled {
-        /// The job.
+        /// The name of the job.
         job: String,
     },
-    /// The job has no instance that could do it.
-    #[error("job `{job}` has no instance: nobody would run it")]
+    /// No instance of the job could run it.
+    #[error("job `{job}` has no running instance")]
     NoInstance {
-        /// The job.
+        /// The name of the job.
         job: String,
     },
     /// The job, or each of its items, is disabled.
     #[error(
-        "job `{job}` is disabled, or all of its servers or items are; `elasticjob job explain {job}` says which, and what enables it"
+        "job `{job}` is disabled, or all of its servers or items are; `elasticjob job explain {job}` shows which, and what enables it"
     )]
     Disabled {
-        /// The job.
+        /// The name of the job.
         job: String,
     },
-    /// It was done for some of the jobs only.
+    /// The operation succeeded for some of the jobs only.
     #[error("done for {done} jobs, not for {}: {}", .failures.len(), .failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Partly {
-        /// For how many it was done.
+        /// The number of jobs for which it succeeded.
         done: usize,
-        /// Why it was not for the others.
+        /// The reasons for the others.
         failures: Vec<OperationError>,
     },
-    /// There is no history of this job to be read.
+    /// The history of the job cannot be read.
     #[error("{reason}")]
     History {
         /// Why.
         reason: String,
     },
-    /// The dump of another process could not be had.
+    /// The dump of another process cannot be read.
     #[error("dump from {address}: {reason}")]
     Dump {
-        /// Of whom it was asked.
+        /// The address of that process.
         address: String,
         /// Why.
         reason: String,
@@ -183,17 +192,44 @@ pub enum OperationError {
     Registry(#[from] Error),
 }
 
+impl OperationError {
+    /// Returns `true` if the same operation may succeed later without a change of its arguments.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            OperationError::Conflict { .. } | OperationError::NoInstance { .. } => true,
+            OperationError::Registry(error) => error.is_retryable(),
+            OperationError::Partly { failures, .. } => failures.iter().all(OperationError::is_retryable),
+            OperationError::UnknownJob { .. }
+            | OperationError::UnknownServer { .. }
+            | OperationError::UnknownItem { .. }
+            | OperationError::BadConfig { .. }
+            | OperationError::WrongConfig { .. }
+            | OperationError::UnknownKey { .. }
+            | OperationError::Unsettled { .. }
+            | OperationError::Disabled { .. }
+            | OperationError::History { .. }
+            | OperationError::Dump { .. } => false,
+        }
+    }
+}
+
 fn hint(near: Option<&str>) -> String {
     near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }
 
 impl Operations {
-    /// Operations on that registry.
+    /// Creates the operations on a registry. [`Connection::operations`](crate::registry::Connection::operations) returns those on
+    /// the registry of a connection, with its plug-ins.
     pub fn new(registry: Arc<dyn Registry>) -> Operations {
-        Operations { registry, progress: None }
+        Operations { registry, plugins: Arc::default(), clock: Clock::default(), progress: None }
     }
 
-    /// The same, telling how far it is where an operation is about many jobs: how many are done, and of how many.
+    pub(crate) fn on(connection: &Connection) -> Operations {
+        let (registry, plugins) = (Arc::clone(connection.registry()), Arc::clone(connection.plugins()));
+        Operations { registry, plugins, clock: connection.clock().clone(), progress: None }
+    }
+
+    /// Reports the progress of operations on many jobs: the number of jobs that are done, and the number of all.
     #[must_use]
     pub fn with_progress(mut self, progress: impl Fn(usize, usize) + Send + Sync + 'static) -> Operations {
         self.progress = Some(Arc::new(progress));

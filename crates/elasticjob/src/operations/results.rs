@@ -20,15 +20,59 @@ const RESULT_WAIT: Duration = Duration::from_secs(5);
 /// So long a registry may fail to answer while results are awaited.
 const LINK_WAIT: Duration = Duration::from_secs(60);
 
-/// What became of one item of a trigger.
+/// The result of one item of a trigger.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ItemResult {
     /// The item.
     pub item: u32,
-    /// Whether it ran and succeeded.
-    pub succeeded: bool,
-    /// `ok`, `failed`, or why nothing is known.
-    pub text: String,
+    /// How its run ended.
+    pub outcome: ItemOutcome,
+}
+
+impl ItemResult {
+    /// Creates a result.
+    pub fn new(item: u32, outcome: ItemOutcome) -> ItemResult {
+        ItemResult { item, outcome }
+    }
+}
+
+/// How the run of a triggered item ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ItemOutcome {
+    /// It succeeded.
+    Succeeded,
+    /// It failed.
+    Failed,
+    /// It did not run, or nothing is known of its run. The text says why.
+    Unknown(String),
+}
+
+impl ItemOutcome {
+    /// Reads the text that an instance stores as the result.
+    fn of(text: String) -> ItemOutcome {
+        match text.as_str() {
+            "ok" => ItemOutcome::Succeeded,
+            "failed" => ItemOutcome::Failed,
+            _ => ItemOutcome::Unknown(text),
+        }
+    }
+
+    /// Returns `true` if the item succeeded.
+    pub fn is_success(&self) -> bool {
+        *self == ItemOutcome::Succeeded
+    }
+}
+
+impl fmt::Display for ItemOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ItemOutcome::Succeeded => "ok",
+            ItemOutcome::Failed => "failed",
+            ItemOutcome::Unknown(text) => text,
+        })
+    }
 }
 
 /// What an item whose result is awaited waits for.
@@ -125,7 +169,7 @@ impl Operations {
         for part in deletions.chunks(ITEMS_AT_ONCE) {
             self.registry.commit(self.session().await?, part).await;
         }
-        let result = |(item, text): (u32, String)| ItemResult { item, succeeded: text == "ok", text };
+        let result = |(item, text): (u32, String)| ItemResult { item, outcome: ItemOutcome::of(text) };
         Ok(results.into_iter().map(result).collect())
     }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{TraceError, TraceEvent, TraceSink};
+use super::{TraceError, TraceEvent};
 use crate::clock;
+use crate::contract::trace::DynTraceSink;
 
 /// Events that wait, at the most, and their memory.
 const EVENTS_MAX: usize = 50_000;
@@ -42,7 +43,7 @@ struct Load {
 
 impl Bus {
     /// Starts the task; it ends when the bus is dropped and everything is written.
-    pub(super) fn start(sink: Box<dyn TraceSink>) -> Bus {
+    pub(super) fn start(sink: Box<dyn DynTraceSink>) -> Bus {
         let (sender, receiver) = mpsc::channel(EVENTS_MAX);
         let load = Arc::new(Load::default());
         let writer = Writer { sink, receiver, load: Arc::clone(&load), ended: false, told: 0 };
@@ -76,7 +77,7 @@ impl Bus {
 }
 
 struct Writer {
-    sink: Box<dyn TraceSink>,
+    sink: Box<dyn DynTraceSink>,
     receiver: mpsc::Receiver<Message>,
     load: Arc<Load>,
     ended: bool,
@@ -188,10 +189,8 @@ mod tests {
     use std::sync::Mutex;
 
     use elasticjob_core::time::Timestamp;
-    use futures_util::FutureExt;
-    use futures_util::future::BoxFuture;
 
-    use super::super::{State, Status};
+    use super::super::{State, Status, TraceSink};
     use super::*;
 
     fn event(number: usize, message: String) -> TraceEvent {
@@ -214,15 +213,13 @@ mod tests {
     }
 
     impl TraceSink for Shaky {
-        fn write<'a>(&'a mut self, events: &'a [TraceEvent]) -> BoxFuture<'a, Result<(), TraceError>> {
-            let result = if self.away > 0 {
+        async fn write(&mut self, events: &[TraceEvent]) -> Result<(), TraceError> {
+            if self.away > 0 {
                 self.away -= 1;
-                Err(TraceError::Away("no".into()))
-            } else {
-                self.written.lock().expect("a lock").push(events.to_vec());
-                Ok(())
-            };
-            std::future::ready(result).boxed()
+                return Err(TraceError::Away("no".into()));
+            }
+            self.written.lock().expect("a lock").push(events.to_vec());
+            Ok(())
         }
 
         fn describe(&self) -> String {

@@ -5,7 +5,6 @@
 //! writes them in batches, and waits for a database that is away.
 
 mod bus;
-mod event;
 pub mod rdb;
 
 use std::collections::BTreeMap;
@@ -16,128 +15,16 @@ use std::time::Duration;
 use elasticjob_core::config::JobConfig;
 use elasticjob_core::machine::Run;
 use elasticjob_core::time::Timestamp;
-use elasticjob_core::wire::{TracingElement, task_id};
-use futures_util::future::BoxFuture;
+use elasticjob_core::wire::task_id;
 use parking_lot::Mutex;
 
+pub use crate::contract::trace::{DataSource, Retention, TraceError, TraceSettings, TraceSink, TraceStorage};
+use crate::contract::trace_event as event;
+pub use crate::contract::trace_event::{End, Execution, State, Status, TraceEvent};
 use bus::Bus;
-pub use event::{End, Execution, State, Status, TraceEvent};
 
 use crate::clock;
 use crate::plugins::Plugins;
-
-/// A kind of storage for the trace, that a configuration names; `RDB` is the built-in one.
-pub trait TraceStorage: Send + Sync + 'static {
-    /// The name in `tracing.type`; a configuration may write it in any case.
-    fn name(&self) -> &str;
-
-    /// Makes a sink. It connects when the first events come, and again when it must.
-    ///
-    /// # Errors
-    ///
-    /// The address is not one that it supports; the key is that of the agent's file.
-    fn open(&self, source: &DataSource, retention: Retention) -> Result<Box<dyn TraceSink>, String>;
-}
-
-/// Writes events.
-pub trait TraceSink: Send + 'static {
-    /// Writes a batch, in the order in which it happened. A batch that failed comes again, when it may be tried again, so
-    /// that an event may come twice.
-    fn write<'a>(&'a mut self, events: &'a [TraceEvent]) -> BoxFuture<'a, Result<(), TraceError>>;
-
-    /// Where it writes, for people: without passwords.
-    fn describe(&self) -> String;
-}
-
-/// Why events were not written.
-#[derive(Debug, thiserror::Error)]
-pub enum TraceError {
-    /// The storage cannot be reached, or does not work: the same events are tried again later.
-    #[error("{0}")]
-    Away(String),
-    /// So many events cannot be written, now or ever; the others were.
-    #[error("{events} events were refused: {reason}")]
-    Refused {
-        /// How many.
-        events: usize,
-        /// Why the first of them was.
-        reason: String,
-    },
-}
-
-/// Where events go.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DataSource {
-    /// `sqlite://PATH`, `postgres://HOST:PORT/NAME`, `mysql://HOST:PORT/NAME`, or the JDBC address of such a database.
-    pub url: String,
-    /// The user, when the address has none.
-    pub username: Option<String>,
-    /// The password, when the address has none.
-    pub password: Option<String>,
-}
-
-impl DataSource {
-    /// That of a stored configuration.
-    pub(crate) fn of(element: &TracingElement) -> DataSource {
-        let value = |key: &str| element.props.get(key).filter(|v| !v.is_empty()).cloned();
-        let url = value("jdbcUrl").or_else(|| value("url")).unwrap_or_default();
-        DataSource { url, username: value("username"), password: value("password") }
-    }
-}
-
-impl fmt::Debug for DataSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DataSource") // an address may have a password
-    }
-}
-
-/// How much of the trace is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Retention {
-    /// What the storage thinks best: 30 days and a million rows a table in SQLite, everything in a database that Java may
-    /// share.
-    Default,
-    /// Rows older than that are deleted, and the oldest of more than so many.
-    Limited {
-        /// The greatest age.
-        age: Option<Duration>,
-        /// The greatest number of rows of each table.
-        rows: Option<u64>,
-    },
-}
-
-/// What is traced, and where to (Java: `TracingConfiguration`, and the starter's `elasticjob.tracing`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TraceSettings {
-    /// The kind of storage; `RDB` by default.
-    pub kind: String,
-    /// Where to.
-    pub source: DataSource,
-    /// The only jobs that are traced; all when it is empty.
-    pub include: Vec<String>,
-    /// Jobs that are not traced.
-    pub exclude: Vec<String>,
-    /// How much is kept.
-    pub retention: Retention,
-}
-
-impl TraceSettings {
-    /// All jobs into a database.
-    pub fn rdb(url: &str) -> TraceSettings {
-        TraceSettings {
-            kind: "RDB".into(),
-            source: DataSource { url: url.to_owned(), ..DataSource::default() },
-            include: Vec::new(),
-            exclude: Vec::new(),
-            retention: Retention::Default,
-        }
-    }
-
-    fn covers(&self, job: &str) -> bool {
-        let named = |names: &[String]| names.iter().any(|name| name == job);
-        (self.include.is_empty() || named(&self.include)) && !named(&self.exclude)
-    }
-}
 
 /// What stands in each row about this process.
 #[derive(Debug)]
@@ -197,7 +84,7 @@ impl Tracer {
     }
 
     fn open(&self, kind: &str, source: &DataSource, retention: Retention) -> Result<Arc<Bus>, String> {
-        let storage = self.plugins.trace_storage(kind)?;
+        let storage = self.plugins.find_trace_storage(kind)?;
         Ok(Arc::new(Bus::start(storage.open(source, retention)?)))
     }
 

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::leftovers::Leftover;
 use super::slots::SlotId;
 use super::{Message, Task};
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::committer::Commit;
 use crate::latch;
 use crate::mirror;
@@ -198,8 +198,9 @@ impl Task {
         let (registry, session) = (Arc::clone(&self.registry), *session);
         let Some(slot) = self.slot(job) else { return };
         let (path, epoch) = (slot.machine.path().clone(), slot.epoch);
+        let clock = self.clock.clone();
         tokio::spawn(async move {
-            if let Some(difference) = clock_difference(&*registry, session, &path).await {
+            if let Some(difference) = clock_difference(&*registry, session, &path, &clock).await {
                 let _ = worker.send(Message::ClockChecked { job, epoch, difference });
             }
         });
@@ -258,14 +259,14 @@ fn log(job: &str, event: &JobEvent) {
 }
 
 /// The registry's clock is read from the time of a write, as Java does it (`systemTime/current`).
-async fn clock_difference(registry: &dyn Registry, session: u64, path: &JobPath) -> Option<Duration> {
+async fn clock_difference(registry: &dyn Registry, session: u64, path: &JobPath, clock: &Clock) -> Option<Duration> {
     let (parent, node) = (path.below("systemTime"), path.below("systemTime/current"));
     let ops = vec![Op::Ensure(parent), Op::Ensure(node.clone()), Op::set(node.clone(), "")];
-    let before = clock::now();
+    let before = clock.now();
     if !matches!(registry.commit(session, &ops).await, Outcome::Committed { .. }) {
         return None;
     }
-    let after = clock::now();
+    let after = clock.now();
     let answers = registry.read(vec![Query::Node(node)]).await.ok()?;
     let theirs = answers[0].node()?.modified;
     // The write happened between the two looks at our clock.

@@ -9,11 +9,12 @@ use elasticjob_core::tree::Node;
 use elasticjob_registry::Sink;
 use tokio::sync::{broadcast, oneshot, watch};
 
-use super::JobState;
+use super::{JobState, NameGuard};
 use crate::execute::Executor;
 use crate::mirror::Watches;
 
 pub(super) struct Slot {
+    _reserved: NameGuard,
     pub(super) name: String,
     pub(super) machine: JobMachine,
     pub(super) executor: Executor,
@@ -48,8 +49,15 @@ pub(super) struct Slot {
 const EVENTS_MAX: usize = 1_024;
 
 impl Slot {
-    pub(super) fn new(name: String, machine: JobMachine, executor: Executor, state: watch::Sender<JobState>) -> Slot {
+    pub(super) fn new(
+        reserved: NameGuard,
+        name: String,
+        machine: JobMachine,
+        executor: Executor,
+        state: watch::Sender<JobState>,
+    ) -> Slot {
         Slot {
+            _reserved: reserved,
             name,
             machine,
             executor,
@@ -71,6 +79,11 @@ impl Slot {
             state,
             events: None,
         }
+    }
+
+    /// Returns the states of the job.
+    pub(super) fn states(&self) -> watch::Receiver<JobState> {
+        self.state.subscribe()
     }
 
     /// Returns the events from now on.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use elasticjob_core::time::Timestamp;
 
 use super::slots::SlotId;
-use crate::clock;
+use crate::clock::Clock;
 
 /// The longest time without a look at the wall clock.
 const LOOK: Duration = Duration::from_secs(1);
@@ -69,9 +69,9 @@ impl Timers {
     }
 
     /// How long there is nothing to do.
-    pub(super) fn pause(&self) -> Duration {
+    pub(super) fn pause(&self, clock: &Clock) -> Duration {
         match self.queue.first() {
-            Some((at, _)) => clock::until(*at).min(LOOK),
+            Some((at, _)) => clock.until(*at).min(LOOK),
             None => LOOK,
         }
     }

@@ -6,18 +6,14 @@ mod command_line;
 mod output;
 mod process;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use elasticjob_core::config::{ConfigError, JobConfig};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 
 pub use advice::{missing_programs, shell_warnings};
 pub(crate) use process::Script as Command;
 
-use super::{Context, ItemExecutor, JobResult, JobType};
-use crate::props::Props;
+use crate::contract::{Context, JobResult, JobType, Props};
 
 /// What the parameters of an item may have in one argument of a program: the limit of Linux is 131,072 bytes with all around them.
 const ARGUMENT_MAX: usize = 120_000;
@@ -42,7 +38,7 @@ const KILL_MAX: Duration = Duration::from_secs(1);
 /// | `elasticjob.script.grace.milliseconds` | 2000 | between SIGTERM and SIGKILL; at most 10000 |
 /// | `elasticjob.script.output.lines` | 1000 | lines of each output stream of an item that go to the log: the first ones and the last 100, each of 4096 bytes at most |
 #[derive(Debug, Default)]
-pub struct Script;
+pub(crate) struct Script;
 
 /// The properties of a script, checked.
 struct Settings {
@@ -88,30 +84,10 @@ impl JobType for Script {
         "SCRIPT"
     }
 
-    fn executor(&self) -> Arc<dyn ItemExecutor> {
-        Arc::new(Script)
-    }
-}
-
-impl ItemExecutor for Script {
-    fn execute(&self, context: Context) -> BoxFuture<'static, JobResult> {
-        async move {
-            let mut props = Props::of(context.config());
-            let mut command = command(&mut props, COMMAND_LINE);
-            if let Some(fault) = props.faults().first() {
-                return Err(fault.to_string().into());
-            }
-            command.last_argument = context.json();
-            command.environment = environment(&context);
-            command.run(context.job_name(), Some(context.item()), context.cancelled()).await
-        }
-        .boxed()
-    }
-
     fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
         let mut props = Props::of(config);
         Settings::read(&mut props, COMMAND_LINE);
-        let mut faults = props.faults();
+        let mut faults = props.into_faults();
         // The last argument has both.
         let longest = (0..config.sharding_total_count).filter_map(|item| config.sharding_item_parameters.get(item));
         let longest = longest.max_by_key(|parameter| parameter.len()).unwrap_or_default();
@@ -132,6 +108,15 @@ impl ItemExecutor for Script {
     fn grace(&self, config: &JobConfig) -> Duration {
         Settings::read(&mut Props::of(config), COMMAND_LINE).grace + KILL_MAX
     }
+
+    async fn execute(&self, context: Context) -> JobResult {
+        let mut props = Props::of(context.config());
+        let mut command = command(&mut props, COMMAND_LINE);
+        props.ok()?;
+        command.last_argument = context.json();
+        command.environment = environment(&context);
+        command.run(context.job_name(), Some(context.item()), context.cancelled()).await
+    }
 }
 
 fn environment(context: &Context) -> Vec<(&'static str, String)> {
@@ -144,6 +129,6 @@ fn environment(context: &Context) -> Vec<(&'static str, String)> {
         ("ELASTICJOB_SHARDING_PARAMETER", context.parameter().unwrap_or_default().to_owned()),
         ("ELASTICJOB_FENCING_TOKEN", context.fencing_token().to_string()),
         ("ELASTICJOB_DUE_TIME", context.due().to_string()),
-        ("ELASTICJOB_SOURCE", context.source().to_owned()),
+        ("ELASTICJOB_SOURCE", context.source().word().to_owned()),
     ]
 }

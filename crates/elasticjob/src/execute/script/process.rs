@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 
 use crate::clock;
-use crate::execute::{Cancelled, JobError, JobResult};
+use crate::contract::{Cancelled, JobError, JobResult};
 
 use super::output::{LastLines, Output, Stream};
 

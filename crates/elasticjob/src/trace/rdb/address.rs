@@ -1,13 +1,14 @@
 //! Where a database is: our addresses, and those of JDBC.
 
 use std::fmt;
-use std::str::FromStr;
-use std::time::Duration;
 
 use elasticjob_core::cron::{ZoneText, parse_zone};
 use jiff::tz::TimeZone;
+#[cfg(feature = "rdb-mysql")]
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+#[cfg(feature = "rdb-postgres")]
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
+#[cfg(feature = "rdb-sqlite")]
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use url::Url;
 
@@ -29,8 +30,11 @@ pub(super) struct Address {
 
 #[derive(Clone, Debug)]
 pub(super) enum Options {
+    #[cfg(feature = "rdb-sqlite")]
     Sqlite(SqliteConnectOptions),
+    #[cfg(feature = "rdb-postgres")]
     Postgres(PgConnectOptions),
+    #[cfg(feature = "rdb-mysql")]
     Mysql(MySqlConnectOptions),
 }
 
@@ -91,17 +95,22 @@ impl Address {
     }
 
     /// The same, without making a file that is not there.
-    pub(super) fn of_existing(mut self) -> Address {
+    pub(super) fn of_existing(self) -> Address {
+        #[cfg(feature = "rdb-sqlite")]
+        #[allow(irrefutable_let_patterns, reason = "with other databases it is refutable")]
         if let Options::Sqlite(options) = self.options {
-            self.options = Options::Sqlite(options.create_if_missing(false));
+            return Address { options: Options::Sqlite(options.create_if_missing(false)), ..self };
         }
         self
     }
 
     pub(super) fn dialect(&self) -> Dialect {
         match self.options {
+            #[cfg(feature = "rdb-sqlite")]
             Options::Sqlite(_) => Dialect::Sqlite,
+            #[cfg(feature = "rdb-postgres")]
             Options::Postgres(_) => Dialect::Postgres,
+            #[cfg(feature = "rdb-mysql")]
             Options::Mysql(_) => Dialect::Mysql,
         }
     }
@@ -116,6 +125,7 @@ fn zone(name: &str) -> Option<TimeZone> {
     }
 }
 
+#[cfg(feature = "rdb-sqlite")]
 fn sqlite(path: &str) -> Result<Address, String> {
     let file = path.split('?').next().unwrap_or_default();
     if file.is_empty() || file.contains(":memory:") {
@@ -127,12 +137,24 @@ fn sqlite(path: &str) -> Result<Address, String> {
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Normal)
-        .busy_timeout(Duration::from_secs(10));
+        .busy_timeout(std::time::Duration::from_secs(10));
     Ok(Address { options: Options::Sqlite(options), zone: TimeZone::system(), shown: format!("sqlite://{file}") })
+}
+
+#[cfg(not(feature = "rdb-sqlite"))]
+fn sqlite(_: &str) -> Result<Address, String> {
+    Err(without("rdb-sqlite"))
+}
+
+/// This build has no driver of that database.
+#[allow(dead_code, reason = "not needed in a build with all drivers")]
+fn without(feature: &str) -> String {
+    format!("this program was built without the cargo feature `{feature}` of elasticjob")
 }
 
 type Login = (Option<String>, Option<String>);
 
+#[cfg(feature = "rdb-postgres")]
 fn postgres(
     host: &str,
     port: Option<u16>,
@@ -149,7 +171,7 @@ fn postgres(
         options = options.password(password);
     }
     if let Some(mode) = asked("sslmode") {
-        options = options.ssl_mode(PgSslMode::from_str(&mode).map_err(|e| e.to_string())?);
+        options = options.ssl_mode(mode.parse::<PgSslMode>().map_err(|e| e.to_string())?);
     }
     if let Some(file) = asked("sslrootcert") {
         options = options.ssl_root_cert(file);
@@ -160,6 +182,7 @@ fn postgres(
     Ok(Options::Postgres(options))
 }
 
+#[cfg(feature = "rdb-mysql")]
 fn mysql(
     host: &str,
     port: Option<u16>,
@@ -187,13 +210,22 @@ fn mysql(
             "verify-full" => "VERIFY_IDENTITY".to_owned(),
             _ => mode.clone(),
         };
-        options =
-            options.ssl_mode(MySqlSslMode::from_str(&word).map_err(|_| format!("sslMode `{mode}` is not known"))?);
+        options = options.ssl_mode(word.parse::<MySqlSslMode>().map_err(|_| format!("sslMode `{mode}` is not known"))?);
     }
     if let Some(file) = asked("ssl-ca").or_else(|| asked("serverSslCert")) {
         options = options.ssl_ca(file);
     }
     Ok(Options::Mysql(options))
+}
+
+#[cfg(not(feature = "rdb-postgres"))]
+fn postgres(_: &str, _: Option<u16>, _: &str, _: Login, _: &dyn Fn(&str) -> Option<String>) -> Result<Options, String> {
+    Err(without("rdb-postgres"))
+}
+
+#[cfg(not(feature = "rdb-mysql"))]
+fn mysql(_: &str, _: Option<u16>, _: &str, _: Login, _: &dyn Fn(&str) -> Option<String>) -> Result<Options, String> {
+    Err(without("rdb-mysql"))
 }
 
 #[cfg(test)]

@@ -2,14 +2,17 @@
 
 use std::fmt;
 
+#[cfg(feature = "rdb-mysql")]
 use sqlx::mysql::{MySqlConnection, MySqlDatabaseError};
+#[cfg(feature = "rdb-postgres")]
 use sqlx::postgres::PgConnection;
+#[cfg(feature = "rdb-sqlite")]
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row};
 
 use super::address::{Address, Options};
 use super::dialect::{Dialect, Value};
-use crate::web::chain;
+use crate::contract::error_text;
 
 /// Why a statement was not carried out.
 #[derive(Debug)]
@@ -36,19 +39,25 @@ impl From<sqlx::Error> for Trouble {
     fn from(error: sqlx::Error) -> Trouble {
         let database = error.as_database_error();
         let code = database.and_then(|e| e.code()).unwrap_or_default();
+        #[cfg(feature = "rdb-mysql")]
         let mysql = database.and_then(|e| e.try_downcast_ref::<MySqlDatabaseError>()).map(MySqlDatabaseError::number);
+        #[cfg(not(feature = "rdb-mysql"))]
+        let mysql: Option<u16> = None;
         // SQLSTATE classes 22 (data) and 23 (constraints); SQLite: 18 too big, 19 constraint, 20 mismatch.
         let refused = match code.len() {
             5 => code.starts_with("22") || code.starts_with("23") || mysql.is_some_and(|n| MYSQL_VALUES.contains(&n)),
             _ => matches!(code.parse().map(|c: u32| c & 0xff), Ok(18..=20)),
         };
-        if refused { Trouble::Refused(chain(&error)) } else { Trouble::Away(chain(&error)) }
+        if refused { Trouble::Refused(error_text(&error)) } else { Trouble::Away(error_text(&error)) }
     }
 }
 
 pub(super) enum Connection {
+    #[cfg(feature = "rdb-sqlite")]
     Sqlite(SqliteConnection),
+    #[cfg(feature = "rdb-postgres")]
     Postgres(PgConnection),
+    #[cfg(feature = "rdb-mysql")]
     Mysql(MySqlConnection),
 }
 
@@ -72,20 +81,26 @@ macro_rules! statement {
 impl Connection {
     pub(super) async fn open(address: &Address) -> Result<Connection, Trouble> {
         Ok(match &address.options {
+            #[cfg(feature = "rdb-sqlite")]
             Options::Sqlite(options) => {
                 Connection::Sqlite(options.clone().disable_statement_logging().connect().await?)
             }
+            #[cfg(feature = "rdb-postgres")]
             Options::Postgres(options) => {
                 Connection::Postgres(options.clone().disable_statement_logging().connect().await?)
             }
+            #[cfg(feature = "rdb-mysql")]
             Options::Mysql(options) => Connection::Mysql(options.clone().disable_statement_logging().connect().await?),
         })
     }
 
     pub(super) fn dialect(&self) -> Dialect {
         match self {
+            #[cfg(feature = "rdb-sqlite")]
             Connection::Sqlite(_) => Dialect::Sqlite,
+            #[cfg(feature = "rdb-postgres")]
             Connection::Postgres(_) => Dialect::Postgres,
+            #[cfg(feature = "rdb-mysql")]
             Connection::Mysql(_) => Dialect::Mysql,
         }
     }
@@ -96,14 +111,20 @@ impl Connection {
         if values.is_empty() {
             let sql = sqlx::raw_sql(AssertSqlSafe(sql));
             return Ok(match self {
+                #[cfg(feature = "rdb-sqlite")]
                 Connection::Sqlite(connection) => connection.execute(sql).await?.rows_affected(),
+                #[cfg(feature = "rdb-postgres")]
                 Connection::Postgres(connection) => connection.execute(sql).await?.rows_affected(),
+                #[cfg(feature = "rdb-mysql")]
                 Connection::Mysql(connection) => connection.execute(sql).await?.rows_affected(),
             });
         }
         Ok(match self {
+            #[cfg(feature = "rdb-sqlite")]
             Connection::Sqlite(connection) => statement!(sql, values).execute(connection).await?.rows_affected(),
+            #[cfg(feature = "rdb-postgres")]
             Connection::Postgres(connection) => statement!(sql, values).execute(connection).await?.rows_affected(),
+            #[cfg(feature = "rdb-mysql")]
             Connection::Mysql(connection) => statement!(sql, values).execute(connection).await?.rows_affected(),
         })
     }
@@ -113,14 +134,17 @@ impl Connection {
         let sql = AssertSqlSafe(sql);
         let first = |row: Result<String, sqlx::Error>| row.map_err(Trouble::from);
         match self {
+            #[cfg(feature = "rdb-sqlite")]
             Connection::Sqlite(connection) => {
                 let rows = connection.fetch_all(sqlx::query(sql)).await?;
                 rows.iter().map(|row| first(row.try_get(0))).collect()
             }
+            #[cfg(feature = "rdb-postgres")]
             Connection::Postgres(connection) => {
                 let rows = connection.fetch_all(sqlx::query(sql)).await?;
                 rows.iter().map(|row| first(row.try_get(0))).collect()
             }
+            #[cfg(feature = "rdb-mysql")]
             Connection::Mysql(connection) => {
                 let rows = connection.fetch_all(sqlx::query(sql)).await?;
                 rows.iter().map(|row| first(row.try_get(0))).collect()
@@ -144,8 +168,11 @@ impl Connection {
             rows.iter().map(row).collect()
         }
         match self {
+            #[cfg(feature = "rdb-sqlite")]
             Connection::Sqlite(connection) => texts(&statement!(sql, values).fetch_all(connection).await?, columns),
+            #[cfg(feature = "rdb-postgres")]
             Connection::Postgres(connection) => texts(&statement!(sql, values).fetch_all(connection).await?, columns),
+            #[cfg(feature = "rdb-mysql")]
             Connection::Mysql(connection) => texts(&statement!(sql, values).fetch_all(connection).await?, columns),
         }
     }

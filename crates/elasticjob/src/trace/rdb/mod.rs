@@ -9,8 +9,6 @@ mod retain;
 use std::time::Duration;
 
 use elasticjob_core::time::Timestamp;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use jiff::tz::TimeZone;
 
 use super::{DataSource, Retention, TraceError, TraceEvent, TraceSink, TraceStorage};
@@ -30,21 +28,23 @@ const BATCH_MAX: Duration = Duration::from_secs(60);
 /// The tables JOB_EXECUTION_LOG and JOB_STATUS_TRACE_LOG are created when they are missing, with Java's columns; of tables
 /// that are there the list of columns is read, since Java's generations differ in one.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rdb;
+pub(crate) struct Rdb;
 
 impl TraceStorage for Rdb {
+    type Sink = Sink;
+
     fn name(&self) -> &str {
         "RDB"
     }
 
-    fn open(&self, source: &DataSource, retention: Retention) -> Result<Box<dyn TraceSink>, String> {
+    fn open(&self, source: &DataSource, retention: Retention) -> Result<Sink, String> {
         let address = Address::parse(source)?;
         let keep = retain::Keep::of(retention, address.dialect());
-        Ok(Box::new(Sink { address, open: None, keep, cleaned: Timestamp(0) }))
+        Ok(Sink { address, open: None, keep, cleaned: Timestamp(0) })
     }
 }
 
-struct Sink {
+pub(crate) struct Sink {
     address: Address,
     open: Option<Open>,
     keep: retain::Keep,
@@ -59,38 +59,35 @@ struct Open {
 }
 
 impl TraceSink for Sink {
-    fn write<'a>(&'a mut self, events: &'a [TraceEvent]) -> BoxFuture<'a, Result<(), TraceError>> {
-        async move {
-            let mut open = match self.open.take() {
-                Some(open) => open,
-                None => {
-                    let opened = clock::within(CONNECT_MAX, Open::new(&self.address)).await;
-                    opened.unwrap_or_else(|| Err(away(format!("no connection within {CONNECT_MAX:?}"))))?
-                }
-            };
-            let written = clock::within(BATCH_MAX, open.write(events, &self.address.zone)).await;
-            let written = written.unwrap_or_else(|| Err(away(format!("no answer within {BATCH_MAX:?}"))));
-            if matches!(written, Err(TraceError::Away(_))) {
-                return written; // a connection that has failed is not used again
+    async fn write(&mut self, events: &[TraceEvent]) -> Result<(), TraceError> {
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let opened = clock::within(CONNECT_MAX, Open::new(&self.address)).await;
+                opened.unwrap_or_else(|| Err(away(format!("no connection within {CONNECT_MAX:?}"))))?
             }
-            let now = clock::now();
-            if now.since(self.cleaned) < retain::INTERVAL {
-                self.open = Some(open);
-                return written;
-            }
-            self.cleaned = now;
-            let cleaning = retain::clean(&mut open.connection, self.keep, now, &self.address.zone);
-            match clock::within(retain::CLEAN_MAX, cleaning).await {
-                Some(Ok(())) => self.open = Some(open),
-                Some(Err(error)) => {
-                    tracing::error!("old rows of the event trace in {} were not deleted: {error}", self.address);
-                }
-                // What was deleted until now is; the rest comes next time.
-                None => tracing::warn!("deleting old rows of the event trace in {} takes long", self.address),
-            }
-            written
+        };
+        let written = clock::within(BATCH_MAX, open.write(events, &self.address.zone)).await;
+        let written = written.unwrap_or_else(|| Err(away(format!("no answer within {BATCH_MAX:?}"))));
+        if matches!(written, Err(TraceError::Away(_))) {
+            return written; // a connection that has failed is not used again
         }
-        .boxed()
+        let now = clock::now();
+        if now.since(self.cleaned) < retain::INTERVAL {
+            self.open = Some(open);
+            return written;
+        }
+        self.cleaned = now;
+        let cleaning = retain::clean(&mut open.connection, self.keep, now, &self.address.zone);
+        match clock::within(retain::CLEAN_MAX, cleaning).await {
+            Some(Ok(())) => self.open = Some(open),
+            Some(Err(error)) => {
+                tracing::error!("old rows of the event trace in {} were not deleted: {error}", self.address);
+            }
+            // What was deleted until now is; the rest comes next time.
+            None => tracing::warn!("deleting old rows of the event trace in {} takes long", self.address),
+        }
+        written
     }
 
     fn describe(&self) -> String {

@@ -97,7 +97,7 @@ impl State {
 
 impl TraceEvent {
     /// About how much memory it takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let text = match self {
             TraceEvent::Execution(execution) => {
                 execution.end.as_ref().and_then(|end| end.failure.as_ref()).map_or(0, String::len)
@@ -110,23 +110,23 @@ impl TraceEvent {
 
 /// A new id. It begins with the time, so that rows come in the order of the tables' keys: random ones, as Java makes them,
 /// cost the databases several times as much.
-pub(super) fn id() -> Uuid {
+pub(crate) fn id() -> Uuid {
     Uuid::now_v7()
 }
 
 /// Items as Java prints a list.
-pub(super) fn list(items: &[u32]) -> String {
+pub(crate) fn list(items: &[u32]) -> String {
     let items: Vec<String> = items.iter().map(u32::to_string).collect();
     format!("[{}]", items.join(", "))
 }
 
 /// A text as long as the tables take it.
-pub(super) fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     shortened(text, TEXT_MAX)
 }
 
 /// The first characters, at most so many UTF-16 units. NUL, which PostgreSQL has no place for, is replaced.
-pub(super) fn shortened(text: &str, units: usize) -> String {
+pub(crate) fn shortened(text: &str, units: usize) -> String {
     let mut left = units;
     let fits = |c: &char| {
         let room = c.len_utf16() <= left;

@@ -1,50 +1,21 @@
-//! Jobs that are code of the user's: an async trait, a blocking trait, a closure (Java: `SimpleJob`).
+//! Executors for the code of a program: closures, async and blocking traits, dataflow (Java: `SimpleJobExecutor`,
+//! `DataflowJobExecutor`).
 
 use std::future::Future;
 use std::sync::{Arc, LazyLock};
 
+use elasticjob_core::config::{ConfigError, JobConfig};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::lease::{SessionOver, Start};
-use super::{Context, ItemExecutor, JobError, JobResult};
+use crate::contract::lease::{SessionOver, Start};
+use crate::contract::{BlockingJob, Context, DataflowJob, ItemExecutor, JobError, JobResult, Props, SimpleJob};
 
-/// Blocking items that run at one time in this process; more wait. Threads cost memory, and tokio has 512 at the most.
+/// Maximum number of blocking items that run at one time in a process. Threads cost memory, and tokio has 512.
 const BLOCKING_MAX: usize = 256;
-
-/// A job as an async method, called once for each item.
-///
-/// ```
-/// use elasticjob::{Context, JobResult, SimpleJob};
-///
-/// struct Report;
-///
-/// impl SimpleJob for Report {
-///     async fn execute(&self, context: Context) -> JobResult {
-///         println!("item {} of {}", context.item(), context.job_name());
-///         Ok(())
-///     }
-/// }
-/// ```
-pub trait SimpleJob: Send + Sync + 'static {
-    /// Runs one item.
-    ///
-    /// # Errors
-    ///
-    /// Whatever makes the item count as failed; the job's error handler gets it.
-    fn execute(&self, context: Context) -> impl Future<Output = JobResult> + Send;
-}
-
-/// A job as a method that may block: it runs on a thread of its own, of which there are 256 in a process at the most.
-pub trait BlockingJob: Send + Sync + 'static {
-    /// Runs one item.
-    ///
-    /// # Errors
-    ///
-    /// As of [`SimpleJob::execute`].
-    fn execute(&self, context: Context) -> JobResult;
-}
+/// Whether an item fetches until nothing is left; `false` by default: it fetches once a run.
+pub(crate) const STREAMING: &str = "props.streaming.process";
 
 pub(crate) struct Simple<J>(pub(crate) Arc<J>);
 
@@ -100,5 +71,37 @@ impl<J: BlockingJob> ItemExecutor for Blocking<J> {
 
     fn ends_when_dropped(&self) -> bool {
         false
+    }
+}
+
+pub(crate) struct Dataflow<J>(pub(crate) Arc<J>);
+
+impl<J: DataflowJob> ItemExecutor for Dataflow<J> {
+    fn execute(&self, context: Context) -> BoxFuture<'static, JobResult> {
+        let job = Arc::clone(&self.0);
+        async move {
+            let streaming = Props::of(context.config()).flag(STREAMING, false);
+            loop {
+                let data = job.fetch(&context).await?;
+                if data.is_empty() {
+                    return Ok(());
+                }
+                job.process(&context, data).await?;
+                if !streaming || context.should_yield() {
+                    return Ok(());
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn streams(&self) -> bool {
+        true
+    }
+
+    fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
+        let mut props = Props::of(config);
+        props.flag(STREAMING, false);
+        props.into_faults()
     }
 }

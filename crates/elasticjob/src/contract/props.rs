@@ -1,4 +1,4 @@
-//! Properties of a job, read within their bounds. Each fault names the key, the value and what was expected.
+//! The properties of a job, read within their bounds. Each fault names the key, the value and the expectation.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -58,31 +58,49 @@ pub const PROPERTIES: &[&str] = &[
     "wechat.webhook",
 ];
 
-/// Reads properties; keys are written with `props.` before them, as faults name them.
+/// Reads the properties of a job and collects their faults, for job types, error handlers and listeners.
+///
+/// A getter returns the default if the key is absent or its value is invalid; the fault is then in [`Props::into_faults`]. Call
+/// the same getters in `check` and at run time, so that both apply the same bounds.
+///
+/// # Examples
+///
+/// ```
+/// use elasticjob::{JobConfig, Props};
+///
+/// fn check(config: &JobConfig) -> Vec<elasticjob::ConfigError> {
+///     let mut props = Props::of(config);
+///     props.required("report.address", "the address that receives the report");
+///     props.number("report.pages", 1..=100, 10);
+///     props.into_faults()
+/// }
+/// ```
 #[derive(Debug)]
-pub(crate) struct Props<'a> {
+pub struct Props<'a> {
     props: &'a BTreeMap<String, String>,
     faults: Vec<ConfigError>,
 }
 
 impl<'a> Props<'a> {
-    pub(crate) fn of(config: &'a JobConfig) -> Props<'a> {
+    /// Reads the properties of a configuration.
+    pub fn of(config: &'a JobConfig) -> Props<'a> {
         Props { props: &config.props, faults: Vec::new() }
     }
 
-    /// The value as it stands, when the key is there.
-    pub(crate) fn given(&self, key: &'static str) -> Option<&'a str> {
+    /// Returns the value of a key, if the key is present. The built-in keys are written with `props.` before them, as faults
+    /// name them.
+    pub fn given(&self, key: &'static str) -> Option<&'a str> {
         let key = key.strip_prefix("props.").unwrap_or(key);
         self.props.get(key).map(String::as_str)
     }
 
-    /// The value, when there is one that is not empty.
-    pub(crate) fn text(&self, key: &'static str) -> Option<&'a str> {
+    /// Returns the value of a key, if it is present and not empty.
+    pub fn text(&self, key: &'static str) -> Option<&'a str> {
         self.given(key).filter(|text| !text.is_empty())
     }
 
-    /// A value that must be there and not empty.
-    pub(crate) fn required(&mut self, key: &'static str, what: &str) -> &'a str {
+    /// Returns a value that must be present and not empty. `what` completes the sentence "expected …" of the fault.
+    pub fn required(&mut self, key: &'static str, what: &str) -> &'a str {
         let value = self.text(key).unwrap_or_default();
         if value.is_empty() {
             self.fault(key, format!("expected {what}"));
@@ -90,8 +108,8 @@ impl<'a> Props<'a> {
         value
     }
 
-    /// A whole number within bounds.
-    pub(crate) fn number(&mut self, key: &'static str, bounds: RangeInclusive<u64>, default: u64) -> u64 {
+    /// Returns a whole number within bounds.
+    pub fn number(&mut self, key: &'static str, bounds: RangeInclusive<u64>, default: u64) -> u64 {
         let Some(text) = self.given(key) else { return default };
         match text.trim().parse() {
             Ok(number) if bounds.contains(&number) => number,
@@ -102,13 +120,13 @@ impl<'a> Props<'a> {
         }
     }
 
-    /// Milliseconds within bounds.
-    pub(crate) fn millis(&mut self, key: &'static str, bounds: RangeInclusive<u64>, default: u64) -> Duration {
+    /// Returns a duration that the property states in milliseconds, within bounds in milliseconds.
+    pub fn millis(&mut self, key: &'static str, bounds: RangeInclusive<u64>, default: u64) -> Duration {
         Duration::from_millis(self.number(key, bounds, default))
     }
 
-    /// `true` or `false` in any case.
-    pub(crate) fn flag(&mut self, key: &'static str, default: bool) -> bool {
+    /// Returns `true` or `false`. The property may be in upper or lower case.
+    pub fn flag(&mut self, key: &'static str, default: bool) -> bool {
         match self.given(key).map(str::to_ascii_lowercase).as_deref() {
             None => default,
             Some("true") => true,
@@ -120,14 +138,23 @@ impl<'a> Props<'a> {
         }
     }
 
-    /// Notes a fault of the value of that key.
-    pub(crate) fn fault(&mut self, key: &'static str, expected: String) {
+    /// Adds a fault of the value of a key. `expected` says what was expected instead.
+    pub fn fault(&mut self, key: &'static str, expected: String) {
         let value = self.given(key).unwrap_or_default().to_owned();
         self.faults.push(ConfigError { key, value, expected });
     }
 
-    /// What was found.
-    pub(crate) fn faults(self) -> Vec<ConfigError> {
+    /// Returns the first fault as an error, for code that runs an item.
+    ///
+    /// # Errors
+    ///
+    /// A value that was read is invalid.
+    pub fn ok(&self) -> Result<(), super::JobError> {
+        self.faults.first().map_or(Ok(()), |fault| Err(fault.to_string().into()))
+    }
+
+    /// Returns all faults.
+    pub fn into_faults(self) -> Vec<ConfigError> {
         self.faults
     }
 }

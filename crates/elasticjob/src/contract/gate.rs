@@ -1,18 +1,18 @@
-//! Tells when everybody who went in has come out.
+//! Waits until every holder of a pass has dropped it.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Held by those who are in.
+/// Held while something is going on.
 #[derive(Clone, Debug)]
-pub(crate) struct Pass(#[expect(dead_code, reason = "its drop is what is told")] Arc<watch::Sender<()>>);
+pub(crate) struct Pass(#[expect(dead_code, reason = "its drop is the signal")] Arc<watch::Sender<()>>);
 
-/// Held by those who wait.
+/// Held by the side that waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate(watch::Receiver<()>);
 
-/// A gate with its first pass.
+/// Creates a gate with its first pass.
 pub(crate) fn gate() -> (Pass, Gate) {
     let (sender, receiver) = watch::channel(());
     (Pass(Arc::new(sender)), Gate(receiver))

@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// What an item's code may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
+pub(crate) enum Start {
     /// It starts: the session is certain to live.
     Now,
     /// It does not: the session is over.
@@ -27,7 +27,7 @@ pub(super) enum Start {
 /// The error of an item whose code has not started when its session ended. Another instance may run the item.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("not executed: the session with the registry was over before its turn came")]
-pub(super) struct SessionOver;
+pub(crate) struct SessionOver;
 
 /// The session in which a run was begun.
 #[derive(Clone, Debug)]
@@ -38,12 +38,12 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(super) fn new(registry: &Arc<dyn Registry>, link: &watch::Receiver<Link>, session: u64) -> Lease {
+    pub(crate) fn new(registry: &Arc<dyn Registry>, link: &watch::Receiver<Link>, session: u64) -> Lease {
         Lease { registry: Arc::clone(registry), link: link.clone(), session }
     }
 
     /// Waits until it is known whether the session is alive. It is unknown while the connection is lost.
-    pub(super) async fn wait(&self, leaving: &Cancelled) -> Start {
+    pub(crate) async fn wait(&self, leaving: &Cancelled) -> Start {
         loop {
             if leaving.is_cancelled() {
                 return Start::Leaving;

@@ -1,5 +1,6 @@
 //! `cargo xtask …`: all automation. Each command installs what it needs and is missing.
 
+mod api;
 mod bench;
 mod install;
 mod tidy;
@@ -11,13 +12,16 @@ use anyhow::{Context, bail};
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  ci            everything that must hold: format, lints, simulated clusters, tests with real servers, documentation, tidiness
-  integ [ARGS]  the tests with real servers and the Java peer; ARGS go to the test runner
-  rig [ARGS]    living clusters on hosts of their own under faults, judged: an hour; --mixed: two of four agents are Java's
-  rig beside    what upstream is known for, done to a cluster of Java's and to one of ours: a table
-  bench [ROWS]  our workload beside Java's, as tables: all rows in about an hour, or those that are named; --help
-  tidy          the rules that no compiler checks
-  fix           formats, and applies what the lints can apply
+  ci            run all checks and tests
+  integ [ARGS]  run the tests with real servers and the Java peer; ARGS go to the test runner
+  rig [ARGS]    run clusters on hosts of their own under faults for an hour, and judge them; --mixed: two of four agents are Java
+  rig beside    apply known faults to a cluster of Java instances and to one of Rust instances, and print a table
+  bench [ROWS]  run the workload in Rust and in Java, and print tables; all rows take about an hour; --help
+  tidy          check the rules that no compiler checks
+  features      check each cargo feature of the library alone
+  api [--write] compare the public surface of the library with the stored one, or store it
+  package       check that each published crate can be packaged
+  fix           format, and apply what the lints can apply
 ";
 
 fn main() -> anyhow::Result<()> {
@@ -30,6 +34,9 @@ fn main() -> anyhow::Result<()> {
         "rig" => rig(&rest),
         "bench" => bench::run_bench(&rest),
         "tidy" => tidy::run(&root()),
+        "features" => features(),
+        "api" => api::run(rest.iter().any(|argument| argument == "--write")),
+        "package" => package(),
         "fix" => fix(),
         _ => bail!("{USAGE}"),
     }
@@ -72,14 +79,39 @@ fn ci() -> anyhow::Result<()> {
     let fuzz = ["run", "--quiet", "--release", "--package", "elasticjob-sim", "--bin", "fuzz", "--"];
     run("cargo", &[fuzz.as_slice(), seeds.as_slice()].concat())?;
     integ(&[])?;
-    // Rustdoc's own lints, our missing pages among them.
+    features()?;
+    package()?;
+    // Rustdoc's own lints, with those for missing documentation.
     let mut doc = Command::new("cargo");
     doc.args(["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings").current_dir(root());
     if !doc.status()?.success() {
         bail!("cargo doc failed");
     }
-    tell("all of it holds");
+    api::run(false)?;
+    tell("all checks passed");
     Ok(())
+}
+
+/// The cargo features of the library. All of them together are checked with the workspace.
+const FEATURES: [&str; 10] =
+    ["", "zookeeper", "embedded", "rdb-sqlite", "rdb-postgres", "rdb-mysql", "http", "mail", "webhook", "otel"];
+
+fn features() -> anyhow::Result<()> {
+    for feature in FEATURES {
+        let library = ["clippy", "--quiet", "--package", "elasticjob", "--no-default-features", "--features", feature];
+        run("cargo", &[library.as_slice(), &["--", "-D", "warnings"]].concat())?;
+    }
+    Ok(())
+}
+
+/// The crates that are published, dependencies first.
+const PUBLISHED: [&str; 5] =
+    ["elasticjob-core", "elasticjob-zookeeper", "elasticjob-registry", "elasticjob", "elasticjob-cli"];
+
+fn package() -> anyhow::Result<()> {
+    let mut arguments = vec!["package", "--quiet", "--no-verify", "--allow-dirty"];
+    PUBLISHED.iter().for_each(|name| arguments.extend(["--package", name]));
+    run("cargo", &arguments)
 }
 
 fn integ(arguments: &[String]) -> anyhow::Result<()> {

@@ -18,6 +18,7 @@ pub type ZoneLookup = dyn Fn(Option<&str>) -> Option<TimeZone> + Send + Sync;
 /// A checked configuration. Durations are durations, a zone is a zone; names that the manual leaves to plug-ins
 /// (strategy, handlers, listeners) are checked by the runtime, which knows the plug-ins.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct JobConfig {
     /// The job's name: one path segment, unique in its namespace.
     pub name: String,
@@ -69,6 +70,7 @@ pub struct JobConfig {
 
 /// One fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConfigError {
     /// The key, as Java names it.
     pub key: &'static str,
@@ -76,6 +78,13 @@ pub struct ConfigError {
     pub value: String,
     /// What was expected.
     pub expected: String,
+}
+
+impl ConfigError {
+    /// Creates a fault. `expected` says what was expected instead of the value.
+    pub fn new(key: &'static str, value: impl Into<String>, expected: impl Into<String>) -> ConfigError {
+        ConfigError { key, value: value.into(), expected: expected.into() }
+    }
 }
 
 impl std::error::Error for ConfigError {}

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// A failed request or connection. [`Error::is_retryable`] says whether trying again can help.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// There is no link, or it broke.
     #[error("no connection to {registry}: {reason}")]

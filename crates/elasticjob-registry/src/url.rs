@@ -49,6 +49,7 @@ impl RegistryUrl {
     ///
     /// [`Error::Setting`] if the registry has no credentials.
     pub fn set_credentials(&mut self, digest: String) -> Result<(), Error> {
+        let _ = &digest; // used for ZooKeeper only
         match self {
             #[cfg(feature = "zookeeper")]
             RegistryUrl::Zookeeper(settings) => {

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob_core::config::JobConfig;
+use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::machine::{ConfigCheck, Setup};
 use elasticjob_core::wire::{JobDocument, Overwrite};
 use tokio::sync::watch;
@@ -287,11 +287,7 @@ impl Job {
     /// Checks the configuration, and returns what runs the items.
     fn checked(&self, plugins: &crate::Plugins) -> Result<Arc<dyn ItemExecutor>, Error> {
         let document = &self.description.document;
-        let fault = |key, value: &str, expected: String| elasticjob_core::config::ConfigError {
-            key,
-            value: value.to_owned(),
-            expected,
-        };
+        let fault = |key, value: &str, expected: String| ConfigError::new(key, value, expected);
         // Every fault is found in one pass.
         let (config, mut faults) = JobConfig::best_effort(document, &clock::zone);
         let cron_is_invalid = faults.iter().any(|fault| fault.key == "cron");

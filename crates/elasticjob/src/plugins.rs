@@ -125,7 +125,7 @@ impl Plugins {
         let mut faults = Vec::new();
         let mut check = |key: &'static str, value: &str, known: Vec<String>| {
             if !known.iter().any(|k| k.eq_ignore_ascii_case(value)) {
-                faults.push(ConfigError { key, value: value.to_owned(), expected: expected(value, &known) });
+                faults.push(ConfigError::new(key, value, expected(value, &known)));
             }
         };
         check("jobShardingStrategyType", &config.sharding_strategy, names(&self.strategies, |s| s.name()));

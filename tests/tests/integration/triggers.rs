@@ -244,10 +244,10 @@ fn a_wait_that_takes_long_says_for_what_and_ends_at_its_limit() {
     let output = case.run(&["job", "trigger", "once", "--wait", "--timeout", "7"]);
     process.signal("CONT");
     assert_eq!(output.status.code(), Some(1));
-    let said = "`once`: no instance has begun items [0-3] yet: `elasticjob job explain once` says why";
+    let said = "job `once`: items [0-3]: not started by any instance; `elasticjob job explain once` shows why";
     assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
     let results = text(&output.stdout);
-    let result = "unknown, and not awaited any longer: no instance has begun it";
+    let result = "unknown: timed out while not started by any instance";
     assert_eq!(results.matches(result).count(), 4, "{results}");
     eventually("the items run all the same", PATIENCE, || (case.runs() == [1; 4]).then_some(()));
 }

@@ -38,7 +38,9 @@ pub(super) fn wanted(history: &HistoryArgs) -> Result<Wanted, Failure> {
         }
         (None, None) => None,
     };
-    let query = HistoryQuery { failed: *failed, since: since.transpose()?, limit: *limit };
+    let mut query = HistoryQuery::latest(*limit);
+    query.failed = *failed;
+    query.since = since.transpose()?;
     Ok(Wanted { source, query })
 }
 

@@ -162,7 +162,7 @@ pub(super) fn on_server(jobs: Vec<JobBrief>) -> Listing {
 fn differences(found: Vec<(String, Vec<Difference>)>) -> Listing {
     let mut listing = Listing::new(&["INSTANCE", "KEY", "STARTED WITH", "STORED"]);
     for (instance, differences) in found {
-        for Difference { key, here, stored } in differences {
+        for Difference { key, here, stored, .. } in differences {
             let object = json!({"instance": instance, "key": key, "startedWith": here, "stored": stored});
             let (here, stored) = (output::beginning(&here), output::beginning(&stored));
             listing.push(vec![instance.clone(), key, here, stored], object);

@@ -107,17 +107,11 @@ fn waiting(job: &str) -> impl FnMut(&[(u32, Pending)]) {
             }
         }
         for (state, items) in told {
-            let items = Ranges(&items);
-            let text = match state {
-                Pending::NotBegun => {
-                    format!("no instance has begun items {items} yet: `elasticjob job explain {job}` says why")
-                }
-                Pending::Running(instance) => format!("{instance} runs items {items}"),
-                Pending::Unregistered(instance) => format!(
-                    "{instance}, which began items {items}, has left or died, and no instance has taken them over yet"
-                ),
+            let hint = match state {
+                Pending::NotBegun => format!("; `elasticjob job explain {job}` shows why"),
+                _ => String::new(),
             };
-            output::tell(&format!("`{job}`: {text}"));
+            output::tell(&format!("job `{job}`: items {}: {state}{hint}", Ranges(&items)));
         }
     }
 }

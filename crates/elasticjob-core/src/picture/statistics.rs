@@ -10,6 +10,7 @@ use crate::wire::{JobDocument, parse_instance};
 
 /// How a job stands (Java: `JobBriefInfo.JobStatus`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum JobStatus {
     /// It has instances, and each item that is assigned belongs to one of them.
     Ok,
@@ -35,6 +36,7 @@ impl JobStatus {
 
 /// One line about a job (Java: `JobBriefInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JobBrief {
     /// The job's name.
     pub job_name: String,
@@ -54,6 +56,7 @@ pub struct JobBrief {
 
 /// One line about a server (Java: `ServerBriefInfo`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ServerBrief {
     /// Its IP.
     pub server_ip: String,
@@ -67,6 +70,7 @@ pub struct ServerBrief {
 
 /// How an item stands (Java: `ShardingInfo.ShardingStatus`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ShardStatus {
     /// An operator disabled it.
     Disabled,
@@ -92,6 +96,7 @@ impl ShardStatus {
 
 /// One line about an item (Java: `ShardingInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ShardInfo {
     /// Its number.
     pub item: u32,

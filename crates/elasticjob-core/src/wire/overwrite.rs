@@ -8,6 +8,7 @@ use super::{JobDocument, json_text};
 
 /// Which configuration wins where this start's and the stored one differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Overwrite {
     /// The stored one, as Java's `overwrite: false`. The default.
     #[default]
@@ -26,6 +27,7 @@ impl From<bool> for Overwrite {
 
 /// A key with two values. Secrets are masked, long values are cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Difference {
     /// The key, as the file has it: `cron`, `props.script.command.line`.
     pub key: String,

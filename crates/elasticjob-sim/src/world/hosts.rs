@@ -323,8 +323,7 @@ fn refusing() -> ConfigCheck {
     ConfigCheck(Arc::new(|config| match config.error_handler.as_str() {
         "" | "LOG" => Vec::new(),
         other => {
-            let expected = "expected LOG".into();
-            vec![ConfigError { key: "jobErrorHandlerType", value: other.to_owned(), expected }]
+            vec![ConfigError::new("jobErrorHandlerType", other, "expected LOG")]
         }
     }))
 }

@@ -141,7 +141,7 @@ impl<'a> Props<'a> {
     /// Adds a fault of the value of a key. `expected` says what was expected instead.
     pub fn fault(&mut self, key: &'static str, expected: String) {
         let value = self.given(key).unwrap_or_default().to_owned();
-        self.faults.push(ConfigError { key, value, expected });
+        self.faults.push(ConfigError::new(key, value, expected));
     }
 
     /// Returns the first fault as an error, for code that runs an item.

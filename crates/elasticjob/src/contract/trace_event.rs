@@ -10,6 +10,7 @@ const TEXT_MAX: usize = 4_000;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum TraceEvent {
     /// An item began, or ended (Java: `JobExecutionEvent`).
     Execution(Execution),
@@ -19,6 +20,7 @@ pub enum TraceEvent {
 
 /// The run of one item; told when it begins, and again with its end.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Execution {
     /// The same at begin and end.
     pub id: Uuid,
@@ -42,6 +44,7 @@ pub struct Execution {
 
 /// The end of an item's run.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct End {
     /// When.
     pub at: Timestamp,
@@ -51,6 +54,7 @@ pub struct End {
 
 /// How the items of a run stand.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Status {
     /// One for each event.
     pub id: Uuid,
@@ -72,6 +76,7 @@ pub struct Status {
 
 /// The states of a run (Java: `JobStatusTraceEvent.State`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum State {
     /// Its items are known.
     Staging,

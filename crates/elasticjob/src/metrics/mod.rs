@@ -356,6 +356,7 @@ impl Collector for Series {
 
 /// How a process stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Health {
     /// Why the registry cannot be reached; `None` when it can.
     pub registry: Option<String>,

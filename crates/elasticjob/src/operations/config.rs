@@ -14,6 +14,7 @@ use crate::plugins::Plugins;
 
 /// A configuration as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoredConfig {
     /// Its text, as Java writes it.
     pub text: String,
@@ -24,6 +25,7 @@ pub struct StoredConfig {
 
 /// A change of a configuration that has been checked and not yet written.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Change {
     /// The job.
     pub job: String,

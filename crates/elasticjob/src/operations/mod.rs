@@ -72,6 +72,7 @@ impl std::fmt::Debug for Operations {
 
 /// What an operation is about (Java: a job name and a server's IP, of which one may be null).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Scope<'a> {
     /// A job, on all of its servers.
     Job(&'a str),

@@ -77,6 +77,7 @@ impl fmt::Display for ItemOutcome {
 
 /// What an item whose result is awaited waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pending {
     /// No instance has begun it.
     NotBegun,
@@ -89,10 +90,10 @@ pub enum Pending {
 impl fmt::Display for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Pending::NotBegun => f.write_str("no instance has begun it"),
-            Pending::Running(instance) => write!(f, "{instance} runs it"),
+            Pending::NotBegun => f.write_str("not started by any instance"),
+            Pending::Running(instance) => write!(f, "running on {instance}"),
             Pending::Unregistered(instance) => {
-                write!(f, "{instance}, which began it, has left or died, and no instance has taken it over")
+                write!(f, "started by {instance}, which has left or died, and not taken over")
             }
         }
     }
@@ -156,7 +157,7 @@ impl Operations {
             }
             if until.is_some_and(|until| clock::instant() >= until) {
                 for (item, state) in pending {
-                    results.insert(item, format!("unknown, and not awaited any longer: {state}"));
+                    results.insert(item, format!("unknown: timed out while {state}"));
                     awaited.remove(&item);
                 }
             } else if !pending.is_empty() {

@@ -20,6 +20,7 @@ pub(super) const ITEMS_AT_ONCE: usize = 1_000;
 
 /// What a trigger came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Triggered {
     /// The items that run once each.
     pub items: Vec<u32>,
@@ -31,6 +32,7 @@ pub struct Triggered {
 
 /// A trigger whose results can be waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TriggerRequest {
     pub(super) job: String,
     /// What tells this trigger from others of the job.

@@ -5,6 +5,7 @@
 //! writes them in batches, and waits for a database that is away.
 
 mod bus;
+#[cfg(feature = "rdb")]
 pub mod rdb;
 
 use std::collections::BTreeMap;

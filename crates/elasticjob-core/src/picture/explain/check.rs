@@ -5,6 +5,7 @@ use crate::time::Timestamp;
 /// What is checked, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the word of each is its documentation")]
+#[non_exhaustive]
 pub enum CheckName {
     Registry,
     Configuration,
@@ -67,6 +68,7 @@ impl CheckName {
 
 /// What a check came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// As it should be.
     Fine,
@@ -92,6 +94,7 @@ impl Verdict {
 
 /// One line of an explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Check {
     /// What was checked.
     pub name: CheckName,
@@ -103,6 +106,7 @@ pub struct Check {
 
 /// All checks of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Explained {
     /// In the order of [`CheckName::ALL`].
     pub checks: Vec<Check>,

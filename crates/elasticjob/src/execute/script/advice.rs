@@ -26,7 +26,7 @@ pub fn missing_programs(config: &JobConfig, folder: &Path) -> Vec<ConfigError> {
     let found = commands(config).into_iter().filter_map(|(key, line, words)| {
         let program = words.first()?;
         let expected = missing(program, folder)?;
-        Some(ConfigError { key, value: line.to_owned(), expected })
+        Some(ConfigError::new(key, line, expected))
     });
     found.collect()
 }

@@ -100,7 +100,7 @@ impl JobType for Script {
             };
             let expected =
                 format!("a program takes an argument of {ARGUMENT_MAX} bytes at most; put large values into a file");
-            faults.push(ConfigError { key, value: value.chars().take(60).collect(), expected });
+            faults.push(ConfigError::new(key, value.chars().take(60).collect::<String>(), expected));
         }
         faults
     }

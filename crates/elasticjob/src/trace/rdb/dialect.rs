@@ -19,6 +19,7 @@ const ITEMS_MAX: usize = 100;
 /// A database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
+    #[cfg_attr(not(feature = "rdb-sqlite"), expect(dead_code, reason = "needs its feature"))]
     Sqlite,
     Postgres,
     /// MariaDB too.

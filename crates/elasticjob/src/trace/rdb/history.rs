@@ -13,19 +13,28 @@ use crate::clock;
 /// Longest wait for the rows.
 const QUERY_MAX: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Which runs are asked for.
+/// The runs to return.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HistoryQuery {
-    /// Only those that failed.
+    /// Only failed runs.
     pub failed: bool,
-    /// Only those that began at that moment or later.
+    /// Only runs that started at this time or later.
     pub since: Option<Timestamp>,
-    /// So many at the most, the latest.
+    /// Maximum number of runs, the latest first.
     pub limit: u32,
+}
+
+impl HistoryQuery {
+    /// Asks for the latest runs, at most so many.
+    pub fn latest(limit: u32) -> HistoryQuery {
+        HistoryQuery { failed: false, since: None, limit }
+    }
 }
 
 /// The run of one item, as a row of JOB_EXECUTION_LOG tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HistoryEntry {
     /// The item.
     pub item: u32,
@@ -37,11 +46,11 @@ pub struct HistoryEntry {
     pub hostname: String,
     /// Java's id of the task.
     pub task_id: String,
-    /// When it began.
+    /// The start.
     pub start: Option<Timestamp>,
-    /// When it ended; none while it runs, and when its process died.
+    /// The end. `None` while it runs, and if its process died.
     pub end: Option<Timestamp>,
-    /// Whether it ended well.
+    /// `true` if it succeeded.
     pub succeeded: bool,
     /// Why it failed.
     pub failure: Option<String>,
@@ -49,8 +58,9 @@ pub struct HistoryEntry {
 
 /// The runs of a job, the latest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct History {
-    /// Where they were read, without passwords.
+    /// The address of the database, without passwords.
     pub from: String,
     /// The runs.
     pub entries: Vec<HistoryEntry>,

@@ -48,9 +48,18 @@ impl ZooKeeper {
     ///
     /// When it does not answer.
     pub fn start_at(port: u16) -> ZooKeeper {
+        ZooKeeper::start_with(port, "")
+    }
+
+    /// Starts one with further lines in its configuration.
+    ///
+    /// # Panics
+    ///
+    /// When it does not answer.
+    pub fn start_with(port: u16, lines: &str) -> ZooKeeper {
         let data = tempfile::tempdir().expect("a folder");
         let folder = data.path().to_owned();
-        write_config(&folder, "data", port, LOCAL);
+        write_config(&folder, "data", port, &format!("{LOCAL}{lines}"));
         let mut server = ZooKeeper { process: None, folder, port, _data: Some(data) };
         server.restart();
         server
@@ -96,9 +105,18 @@ impl ZooKeeper {
     ///
     /// When it does not.
     pub fn set_acl(&self, path: &str, acl: &str) {
+        self.shell(&["setAcl", path, acl]);
+    }
+
+    /// Runs a command of ZooKeeper's own shell.
+    ///
+    /// # Panics
+    ///
+    /// When it fails.
+    pub fn shell(&self, arguments: &[&str]) {
         let mut shell = Command::new("java");
         shell.args(["-XX:TieredStopAtLevel=1", "-cp", CLASS_PATH, "org.apache.zookeeper.ZooKeeperMain"]);
-        shell.args(["-server", &self.address(), "setAcl", path, acl]);
+        shell.args(["-server", &self.address()]).args(arguments);
         let shell = shell.output().expect("java runs");
         assert!(shell.status.success(), "{}", String::from_utf8_lossy(&shell.stderr));
     }

@@ -53,6 +53,20 @@ fn a_resharding_that_is_refused_again_and_again_slows_down_alone() {
     assert_eq!(desk.owned(), 5, "it goes on when the registry takes it");
 }
 
+/// An administrator has taken the right to create nodes below `leader/election`, and the leader is gone.
+#[test]
+fn an_election_whose_latch_is_denied_is_tried_less_and_less() {
+    let mut desk = Desk::new(3, || (0, 0));
+    desk.denies_latches = true;
+    desk.come_back(&[]);
+    desk.latches = 0;
+    desk.pass(Duration::from_secs(60));
+    assert!((5..40).contains(&desk.latches), "{} requests for a latch in a minute", desk.latches);
+    desk.denies_latches = false;
+    desk.pass(Duration::from_secs(10));
+    assert!(desk.exists(&JobPath::new("job").leader_instance()), "it leads once it can");
+}
+
 /// An administrator has changed the rights of its node: no data is written to it, and no child is created below it.
 #[test]
 fn an_item_whose_begin_is_forbidden_does_not_hold_up_the_others() {

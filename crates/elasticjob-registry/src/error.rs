@@ -35,6 +35,16 @@ pub enum Error {
         /// The node.
         path: String,
     },
+    /// The registry rejects the request permanently, for another reason than a right: a quota, a read-only server.
+    #[error("{registry} rejects a request on `{path}`: {reason}")]
+    Rejected {
+        /// The registry.
+        registry: String,
+        /// The node.
+        path: String,
+        /// The reason that the registry gave.
+        reason: String,
+    },
     /// The transaction is larger than a registry takes.
     #[error(
         "a transaction on `{path}` has {bytes} bytes, and the registry takes {limit}: shorten the parameters or properties of \
@@ -115,6 +125,7 @@ impl Error {
             Error::Unreachable { .. } | Error::TimedOut { .. } | Error::Protocol { .. } => true,
             Error::Missing { .. }
             | Error::Denied { .. }
+            | Error::Rejected { .. }
             | Error::TooLarge { .. }
             | Error::Address { .. }
             | Error::Setting { .. }
@@ -125,12 +136,24 @@ impl Error {
         }
     }
 
+    /// Returns the same error about another node.
+    #[must_use]
+    pub fn on(self, node: &str) -> Error {
+        match self {
+            Error::Denied { .. } => Error::Denied { path: node.to_owned() },
+            Error::Rejected { registry, reason, .. } => Error::Rejected { registry, path: node.to_owned(), reason },
+            Error::Missing { .. } => Error::Missing { path: node.to_owned() },
+            other => other,
+        }
+    }
+
     /// The cause alone, without what it happened to.
     pub(crate) fn reason(&self) -> String {
         match self {
-            Error::Unreachable { reason, .. } | Error::File { reason, .. } | Error::Protocol { reason, .. } => {
-                reason.clone()
-            }
+            Error::Unreachable { reason, .. }
+            | Error::File { reason, .. }
+            | Error::Protocol { reason, .. }
+            | Error::Rejected { reason, .. } => reason.clone(),
             Error::Damaged { reason, .. } => format!("it is damaged: {reason}"),
             Error::InUse { .. } => "another process has taken it".to_owned(),
             Error::TimedOut { .. }

@@ -54,6 +54,16 @@ impl Code {
     pub const AUTH_FAILED: Code = Code(-115);
     /// The session is now served on another connection.
     pub const SESSION_MOVED: Code = Code(-118);
+    /// The server has lost its quorum and only reads.
+    pub const READ_ONLY: Code = Code(-119);
+    /// The quota of a node is used up.
+    pub const QUOTA_EXCEEDED: Code = Code(-125);
+
+    /// Returns `true` if the same request fails until someone changes the server: it is not implemented, or its arguments are
+    /// invalid.
+    pub fn is_lasting(self) -> bool {
+        matches!(self.0, -5 | -6 | -8 | -113)
+    }
 
     fn word(self) -> Option<&'static str> {
         Some(match self.0 {

@@ -8,7 +8,7 @@ use elasticjob_core::latch::{SILENCE_MAX, guarded_prefix, is_guarded, sort};
 use elasticjob_core::path::{self, JobPath};
 use elasticjob_core::tree::{EventKind, Op};
 use elasticjob_core::view::{Answer, Query};
-use elasticjob_registry::{Outcome, Registry, Sink, Target};
+use elasticjob_registry::{Error, Outcome, Registry, Sink, Target};
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock;
@@ -16,28 +16,33 @@ use crate::clock;
 /// A place in the queue is given up after this long, to be asked for anew: the one before may be stuck.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Gets in line below `latch` and waits. Gives the node that holds the latch, or `None` when it was not to be had.
+/// Queues below `latch` and waits. Returns the node that holds the latch, or `None` if it was not to be had in time.
 ///
-/// When `cancel` speaks, or its sender is dropped, the place is given back and `None` returned.
+/// If `cancel` fires, or its sender is dropped, the place in the queue is deleted and `None` returned.
+///
+/// # Errors
+///
+/// The registry did not create the place. The error names the latch, not the place, whose name is random.
 pub(crate) async fn acquire(
     registry: Arc<dyn Registry>,
     session: u64,
     job_root: &str,
     latch: &str,
     mut cancel: oneshot::Receiver<()>,
-) -> Option<String> {
+) -> Result<Option<String>, Error> {
     let prefix = guarded_prefix(latch, &uuid::Uuid::new_v4().to_string());
-    let node = registry.create_sequential(session, parents(job_root, latch), prefix).await.ok()?;
+    let node = registry.create_sequential(session, parents(job_root, latch), prefix).await;
+    let node = node.map_err(|error| error.on(latch))?;
     let held = tokio::select! {
         held = wait(&*registry, session, job_root, latch, &node) => held,
         _ = &mut cancel => false,
         () = clock::sleep(WAIT_MAX) => false,
     };
     if held {
-        return Some(node);
+        return Ok(Some(node));
     }
     registry.commit(session, &[Op::delete(node)]).await;
-    None
+    Ok(None)
 }
 
 /// Takes away every place of that session in a latch's queue: the one that is held, or what was left behind by an answer that

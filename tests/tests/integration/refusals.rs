@@ -138,6 +138,63 @@ fn table_of_first_server(url: &str, folder: &Path) -> String {
     servers[0]["serverIp"].as_str().expect("an address").to_owned()
 }
 
+/// The container `latch` is empty between two elections, and the server removes it.
+#[test]
+fn an_election_that_may_not_create_its_latch_is_reported_and_slows_down() {
+    let zookeeper = ZooKeeper::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = free_port();
+    let path = file(folder.path(), "jobs.yaml", &zookeeper, "", &["led"], port);
+    let mut first = agent(&path, &folder.path().join("first"));
+    eventually("it leads", PATIENCE, || first.log().contains("elected leader").then_some(()));
+    first.signal("TERM");
+    assert_eq!(first.wait(PATIENCE).code(), Some(0), "{}", first.log());
+    let election = "/refusals/led/leader/election";
+    zookeeper.shell(&["deleteall", &format!("{election}/latch")]);
+    zookeeper.shell(&["create", &format!("{election}/kept")]);
+    zookeeper.set_acl(election, "world:anyone:ra");
+    let second = agent(&path, &folder.path().join("second"));
+    eventually("the refusal is logged", PATIENCE, || {
+        second.log().contains("access to `/led/leader/election/latch` is denied").then_some(())
+    });
+    eventually("and in /readyz", PATIENCE, || is_ready(port, "access to `/led/leader/election/latch`").then_some(()));
+    let failed = || {
+        let (_, metrics) = crate::services::get(port, "/metrics")?;
+        let name = "elasticjob_registry_failures_total{kind=\"commit\"} ";
+        metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok())
+    };
+    let before = eventually("the metric", PATIENCE, failed);
+    // A quiet time, in which it would ask thousands of times.
+    elasticjob_tests::pause(Duration::from_secs(5));
+    let after = eventually("the metric", PATIENCE, failed);
+    assert!(after - before < 20.0, "{} requests in five seconds", after - before);
+    assert_eq!(second.log().matches("the registry refuses").count(), 1, "{}", second.log());
+    zookeeper.set_acl(election, "world:anyone:cdrwa");
+    eventually("it leads", PATIENCE, || second.log().contains("elected leader").then_some(()));
+}
+
+#[test]
+fn a_quota_that_is_used_up_is_reported() {
+    let zookeeper = ZooKeeper::start_with(free_port(), "enforceQuota=true\n");
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = free_port();
+    let path = file(folder.path(), "jobs.yaml", &zookeeper, "", &["full"], port);
+    let agent = agent(&path, &folder.path().join("agent"));
+    eventually("it runs", PATIENCE, || agent.log().contains("owns items").then_some(()));
+    zookeeper.shell(&["setquota", "-N", "5", "/refusals"]);
+    eventually("it is logged", PATIENCE, || {
+        let log = agent.log();
+        (log.contains("rejects a request on `/full/") && log.contains("the quota of ZooKeeper is used up")).then_some(())
+    });
+    eventually("it is in /readyz", PATIENCE, || is_ready(port, "the quota of ZooKeeper is used up").then_some(()));
+    let url = format!("zookeeper://{}/refusals", zookeeper.address());
+    let refused = output(&["--registry", &url, "job", "trigger", "full"], folder.path());
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && text.contains("quota") && !text.contains("no connection"), "{text}");
+    zookeeper.shell(&["delquota", "-N", "/refusals"]);
+    eventually("/readyz forgets it", PATIENCE, || (!is_ready(port, "quota")).then_some(()));
+}
+
 #[test]
 fn an_oversized_job_is_refused_by_its_name_before_anything_starts() {
     let folder = tempfile::tempdir().expect("a folder");

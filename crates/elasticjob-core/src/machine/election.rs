@@ -29,7 +29,7 @@ impl JobMachine {
             return false;
         }
         if self.latch.is_none() {
-            self.ask_latch(Purpose::Election, out);
+            self.ask_latch(now, Purpose::Election, out);
             return false;
         }
         let Some(latch) = self.held_latch(Purpose::Election) else { return false };

@@ -135,7 +135,7 @@ impl JobMachine {
 
     /// Rule: takes orphaned runs over, in one transaction below the failover latch: a fair share of them, so that the other
     /// survivors get theirs at their turn.
-    pub(super) fn take_over(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+    pub(super) fn take_over(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         let free = |item: &&u32| !self.busy.contains_key(item) && !self.taken.contains_key(item);
         let wanted = self.config.as_ref().is_some_and(|c| c.failover) && self.is_available();
         let mut items: Vec<u32> = self.orphans.iter().rev().filter(free).copied().collect();
@@ -146,7 +146,7 @@ impl JobMachine {
             return false;
         };
         if self.latch.is_none() {
-            self.ask_latch(Purpose::TakeOver, out);
+            self.ask_latch(now, Purpose::TakeOver, out);
             return false;
         }
         let Some(latch) = self.held_latch(Purpose::TakeOver) else { return false };
@@ -179,7 +179,11 @@ impl JobMachine {
     ) {
         let answers = match result {
             StepResult::Answers(answers) if !answers.is_empty() => answers,
-            _ => {
+            StepResult::Answers(_)
+            | StepResult::Committed { .. }
+            | StepResult::Refused(_)
+            | StepResult::Unknown
+            | StepResult::Failed => {
                 self.release_latch(out);
                 return self.look_again(now, out);
             }

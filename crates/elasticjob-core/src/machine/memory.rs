@@ -324,6 +324,14 @@ pub(super) enum Purpose {
     LateRelease,
 }
 
+/// The pause before the next request for a latch, after the registry gave none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LatchWait {
+    /// Requests in vain, in a row.
+    pub(super) times: usize,
+    pub(super) until: Timestamp,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Latch {
     pub(super) id: StepId,

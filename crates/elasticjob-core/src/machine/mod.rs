@@ -13,6 +13,9 @@
 //!           their marks are looked after on return.
 //! ```
 
+// A new step or input must not be forgotten silently.
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod blocked;
 mod compare;
 mod election;
@@ -45,7 +48,7 @@ use crate::limits;
 use crate::path::JobPath;
 use crate::time::Timestamp;
 use crate::view::JobView;
-use memory::{Abandoned, Busy, Follow, Item, Latch, Lead, Life, Purpose, Schedule, Session, Step, Taken};
+use memory::{Abandoned, Busy, Follow, Item, Latch, LatchWait, Lead, Life, Purpose, Schedule, Session, Step, Taken};
 use types::Effects;
 
 /// One job on one instance. See the module's documentation.
@@ -126,6 +129,8 @@ pub struct JobMachine {
     enabled: BTreeSet<u32>,
     step: Option<(StepId, Step)>,
     latch: Option<Latch>,
+    /// After a latch was not to be had.
+    latch_wait: Option<LatchWait>,
     /// Latches in whose queues a place of ours may have stayed behind, since the link broke meanwhile.
     left_queues: BTreeSet<String>,
     /// Latches that were given back on this link: that may not have arrived when it breaks.
@@ -223,6 +228,7 @@ impl JobMachine {
             enabled: BTreeSet::new(),
             step: None,
             latch: None,
+            latch_wait: None,
             left_queues: BTreeSet::new(),
             given_back: BTreeSet::new(),
             last_id: 0,
@@ -246,7 +252,7 @@ impl JobMachine {
             Input::SessionBack { session, timeout, view } => self.session_back(now, session, timeout, *view, &mut out),
             Input::Reloaded(view) => self.reloaded(now, *view, &mut out),
             Input::Done(id, result) => self.done(now, id, result, &mut out),
-            Input::Latched(id, node) => self.latched(id, node, &mut out),
+            Input::Latched(id, node) => self.latched(now, id, node, &mut out),
             Input::ItemsEnded(ended) => self.items_ended(now, &ended, &mut out),
             Input::Stop { deadline } => self.stop(deadline),
             Input::ClockChecked(difference) => self.clock_checked(difference, &mut out),
@@ -284,6 +290,7 @@ impl JobMachine {
             self.tidy_at(),
             self.namesake_at(),
             self.yield_ends_at(),
+            self.latch_wait.map(|wait| wait.until),
         ];
         let rested = self.rests.values().map(|rest| rest.until);
         let own = own.into_iter().flatten().chain(rested).map(|at| at.max(self.pause_until));
@@ -479,7 +486,11 @@ impl JobMachine {
     }
 
     /// Asks for a latch; the answer is kept in `self.latch` until a rule uses it.
-    fn ask_latch(&mut self, purpose: Purpose, out: &mut Effects) {
+    /// Asks for a latch, less and less often while the registry gives none.
+    fn ask_latch(&mut self, now: Timestamp, purpose: Purpose, out: &mut Effects) {
+        if self.latch_wait.is_some_and(|wait| now < wait.until) {
+            return;
+        }
         let path = self.latch_path(purpose);
         let id = self.next_id();
         self.latch = Some(Latch { id, purpose, node: None });
@@ -493,10 +504,15 @@ impl JobMachine {
         }
     }
 
-    fn latched(&mut self, id: StepId, node: Option<String>, out: &mut Effects) {
+    fn latched(&mut self, now: Timestamp, id: StepId, node: Option<String>, out: &mut Effects) {
         match (&mut self.latch, node) {
-            (Some(latch), Some(node)) if latch.id == id => latch.node = Some(node),
+            (Some(latch), Some(node)) if latch.id == id => {
+                latch.node = Some(node);
+                self.latch_wait = None;
+            }
             (Some(latch), None) if latch.id == id => {
+                let times = self.latch_wait.map_or(0, |wait| wait.times);
+                self.latch_wait = Some(LatchWait { times: times + 1, until: now + back_off(times) });
                 // A place may have been made all the same, its answer lost; the link may hold, or its loss be told behind this.
                 let purpose = latch.purpose;
                 self.latch = None;

@@ -326,7 +326,7 @@ impl JobMachine {
 
     /// Rule: a run of a failover job that outlived its session: its mark is ours only while its transaction is that of our
     /// begin, and it is looked at and taken away below the failover latch, so that no takeover comes in between.
-    pub(super) fn release_late(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
+    pub(super) fn release_late(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         let session = self.session_id();
         // Or one whose release has an unknown end: its mark may stand there in this very session.
         let late = |b: &Busy| {
@@ -345,7 +345,7 @@ impl JobMachine {
             return false;
         };
         if self.latch.is_none() {
-            self.ask_latch(Purpose::LateRelease, out);
+            self.ask_latch(now, Purpose::LateRelease, out);
             return false;
         }
         let Some(latch) = self.held_latch(Purpose::LateRelease) else { return false };

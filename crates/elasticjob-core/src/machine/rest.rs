@@ -72,7 +72,41 @@ fn parts(step: &Step) -> usize {
         Step::Release { remnants, .. } => remnants.len(),
         Step::Report { results } => results.len(),
         Step::Leave { ops } | Step::Claim { ops, .. } => ops.len(),
-        _ => 0,
+        Step::ReadApplied
+        | Step::Join { .. }
+        | Step::EnableAgain
+        | Step::Publish { .. }
+        | Step::ConfirmShutdown
+        | Step::AnnounceLeave
+        | Step::Server
+        | Step::Tidy
+        | Step::ReadLeader { .. }
+        | Step::Elect { .. }
+        | Step::Abdicate
+        | Step::ReadOwners
+        | Step::ReadOwn { .. }
+        | Step::Flag
+        | Step::AskForItems
+        | Step::ReadQueue { .. }
+        | Step::ReadPlaces { .. }
+        | Step::LeavePlaces { .. }
+        | Step::Survey(_)
+        | Step::Reshard(_)
+        | Step::Settle { .. }
+        | Step::Abandon { .. }
+        | Step::LookAgain
+        | Step::ReadLate { .. }
+        | Step::ReleaseLate { .. }
+        | Step::ReadMark { .. }
+        | Step::Trigger
+        | Step::Inspect { .. }
+        | Step::InspectTaker { .. }
+        | Step::ClearMark { .. }
+        | Step::FindOrphans { .. }
+        | Step::FindLeft { .. }
+        | Step::ReadOrphans { .. }
+        | Step::TakeOver { .. }
+        | Step::SettleTakeovers { .. } => 0,
     }
 }
 
@@ -87,7 +121,39 @@ fn about(step: &Step) -> String {
         Step::TakeOver { .. } => "a takeover".to_owned(),
         Step::Release { .. } | Step::ReleaseLate { .. } => "the end of a run".to_owned(),
         Step::Leave { .. } => "the end of this instance's registration".to_owned(),
-        _ => "a change of the job's nodes".to_owned(),
+        Step::ReadApplied
+        | Step::EnableAgain
+        | Step::Publish { .. }
+        | Step::ConfirmShutdown
+        | Step::AnnounceLeave
+        | Step::AdoptTrigger { .. }
+        | Step::DropTriggers { .. }
+        | Step::Report { .. }
+        | Step::Server
+        | Step::Tidy
+        | Step::ReadLeader { .. }
+        | Step::Abdicate
+        | Step::ReadOwners
+        | Step::ReadOwn { .. }
+        | Step::ReadQueue { .. }
+        | Step::ReadPlaces { .. }
+        | Step::LeavePlaces { .. }
+        | Step::Survey(_)
+        | Step::Settle { .. }
+        | Step::Abandon { .. }
+        | Step::LookAgain
+        | Step::ReadLate { .. }
+        | Step::Mark { .. }
+        | Step::ReadMark { .. }
+        | Step::Misfire { .. }
+        | Step::Trigger
+        | Step::Inspect { .. }
+        | Step::InspectTaker { .. }
+        | Step::ClearMark { .. }
+        | Step::FindOrphans { .. }
+        | Step::FindLeft { .. }
+        | Step::ReadOrphans { .. }
+        | Step::SettleTakeovers { .. } => "a change of the job's nodes".to_owned(),
     }
 }
 

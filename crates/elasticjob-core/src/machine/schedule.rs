@@ -154,6 +154,7 @@ impl JobMachine {
     fn shift_back(&mut self, by: Duration) {
         let mut moments: Vec<&mut Timestamp> = vec![&mut self.pause_until];
         moments.extend(&mut self.cut_off);
+        moments.extend(self.latch_wait.as_mut().map(|wait| &mut wait.until));
         moments.extend(self.rests.values_mut().flat_map(|rest| [&mut rest.until, &mut rest.last]));
         if let Life::Leaving { deadline } = &mut self.life {
             moments.push(deadline);

@@ -24,14 +24,57 @@ impl JobMachine {
 
     /// What was under way has an unknown end; its answer will be ignored.
     fn drop_step(&mut self, out: &mut Effects) {
-        match self.step.take() {
-            Some((_, Step::Begin(plan))) => plan.items.iter().for_each(|item| self.set_phase(*item, Phase::Unsettled)),
-            Some((_, Step::Release { items, .. })) => self.release_unknown(&items),
-            Some((_, Step::TakeOver { takeovers, .. })) => {
+        match self.step.take().map(|(_, step)| step) {
+            None => {}
+            Some(Step::Begin(plan)) => plan.items.iter().for_each(|item| self.set_phase(*item, Phase::Unsettled)),
+            Some(Step::Release { items, .. }) => self.release_unknown(&items),
+            Some(Step::TakeOver { takeovers, .. }) => {
                 self.half_taken.extend(takeovers.iter().map(|takeover| takeover.item));
             }
-            Some((_, Step::Reshard(_))) => self.lead.basis = None, // what stands there is read
-            _ => {}
+            Some(Step::Reshard(_)) => self.lead.basis = None, // the stored assignment is read again
+            // Their outcome shows in the state that is read after a reconnect.
+            Some(
+                Step::ReadApplied
+                | Step::Join { .. }
+                | Step::EnableAgain
+                | Step::Publish { .. }
+                | Step::ConfirmShutdown
+                | Step::AnnounceLeave
+                | Step::Leave { .. }
+                | Step::AdoptTrigger { .. }
+                | Step::DropTriggers { .. }
+                | Step::Report { .. }
+                | Step::Server
+                | Step::Tidy
+                | Step::ReadLeader { .. }
+                | Step::Elect { .. }
+                | Step::Abdicate
+                | Step::ReadOwners
+                | Step::Claim { .. }
+                | Step::ReadOwn { .. }
+                | Step::Flag
+                | Step::AskForItems
+                | Step::ReadQueue { .. }
+                | Step::ReadPlaces { .. }
+                | Step::LeavePlaces { .. }
+                | Step::Survey(_)
+                | Step::Settle { .. }
+                | Step::Abandon { .. }
+                | Step::LookAgain
+                | Step::ReadLate { .. }
+                | Step::ReleaseLate { .. }
+                | Step::Mark { .. }
+                | Step::ReadMark { .. }
+                | Step::Misfire { .. }
+                | Step::Trigger
+                | Step::Inspect { .. }
+                | Step::InspectTaker { .. }
+                | Step::ClearMark { .. }
+                | Step::FindOrphans { .. }
+                | Step::FindLeft { .. }
+                | Step::ReadOrphans { .. }
+                | Step::SettleTakeovers { .. },
+            ) => {}
         }
         self.release_latch(out);
         self.left_queues.append(&mut self.given_back);
@@ -61,6 +104,7 @@ impl JobMachine {
         self.session = Some(Session { id: session, timeout });
         self.failures = 0;
         self.rests.clear();
+        self.latch_wait = None;
         self.pause_until = Timestamp(0);
         self.unsettle(now);
         self.follow.asked = false;

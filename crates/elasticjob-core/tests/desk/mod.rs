@@ -43,8 +43,14 @@ pub(crate) struct Desk {
     /// How often it created `necessary`.
     #[allow(dead_code, reason = "each test file that has a desk compiles it")]
     pub(crate) flags: u32,
-    /// What people were warned of.
+    /// The warnings and errors that it reported.
     pub(crate) warnings: Vec<String>,
+    /// How often it asked for a latch in vain.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) latches: u32,
+    /// The registry refuses to create latch nodes.
+    #[allow(dead_code, reason = "each test file that has a desk compiles it")]
+    pub(crate) denies_latches: bool,
     /// Whether a running item was ever told to make room.
     pub(crate) yielded: bool,
 }
@@ -93,6 +99,8 @@ impl Desk {
             reads: 0,
             flags: 0,
             warnings: Vec::new(),
+            latches: 0,
+            denies_latches: false,
             yielded: false,
         };
         let view = Box::new(desk.view());
@@ -151,6 +159,10 @@ impl Desk {
                         assert!(self.reads < patience, "it reads and reads at {}", self.now);
                         let answers = queries.iter().map(|query| self.answer(query)).collect();
                         inputs.push(Input::Done(id, StepResult::Answers(answers)));
+                    }
+                    Effect::Latch(id, _) if self.denies_latches => {
+                        self.latches += 1;
+                        inputs.push(Input::Latched(id, None));
                     }
                     Effect::Latch(id, path) => {
                         let parents: Vec<Op> = path

@@ -18,6 +18,10 @@ fn unreachable(shared: &Shared, reason: &str) -> Error {
     Error::Unreachable { registry: shared.description(), reason: reason.to_owned() }
 }
 
+fn rejected(shared: &Shared, path: &str, reason: &str) -> Error {
+    Error::Rejected { registry: shared.description(), path: path.to_owned(), reason: reason.to_owned() }
+}
+
 fn error(shared: &Shared, path: &str, failure: &Failure) -> Error {
     match failure {
         Failure::Refused(code) => refused(shared, path, *code),
@@ -30,6 +34,9 @@ fn refused(shared: &Shared, path: &str, code: Code) -> Error {
     match code {
         Code::NO_NODE => Error::Missing { path: path.to_owned() },
         Code::NO_AUTH | Code::AUTH_FAILED | Code::INVALID_ACL => Error::Denied { path: path.to_owned() },
+        Code::QUOTA_EXCEEDED => rejected(shared, path, "the quota of ZooKeeper is used up; raise it with `setquota`"),
+        Code::READ_ONLY => rejected(shared, path, "the server is read-only, because it has lost its quorum"),
+        code if code.is_lasting() => rejected(shared, path, &code.to_string()),
         code => unreachable(shared, &code.to_string()),
     }
 }

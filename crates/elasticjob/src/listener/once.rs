@@ -305,7 +305,7 @@ impl<'a> Gathering<'a> {
         let latch = self.path.guarantee_latch(self.moment);
         let Link::Up { session, .. } = *self.run.registry.link().borrow() else { return None };
         let registry = Arc::clone(&self.run.registry);
-        let Some(held) = latch::acquire(registry, session, self.path.root(), &latch, cancelled).await else {
+        let Ok(Some(held)) = latch::acquire(registry, session, self.path.root(), &latch, cancelled).await else {
             latch::leave(&*self.run.registry, session, &latch).await;
             return None;
         };

@@ -167,7 +167,13 @@ impl Task {
         slot.latches.insert(step, cancel);
         let (epoch, root) = (slot.epoch, slot.machine.path().root().to_owned());
         tokio::spawn(async move {
-            let node = latch::acquire(registry, session, &root, &path, cancelled).await;
+            let acquired = latch::acquire(registry, session, &root, &path, cancelled).await;
+            let node = acquired.unwrap_or_else(|error| {
+                if !error.is_retryable() {
+                    let _ = worker.send(Message::Refused { job, epoch, error });
+                }
+                None
+            });
             let _ = worker.send(Message::Latched { job, epoch, step, node });
         });
     }

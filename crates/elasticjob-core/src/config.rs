@@ -187,6 +187,7 @@ impl JobConfig {
             let expected = "expected minutes, or 0 for never";
             faults.push(fault("reconcileIntervalMinutes", document.reconcile_interval_minutes, expected));
         }
+        faults.extend(unstorable(document));
         let parameters = document.sharding_item_parameters.as_deref().unwrap_or_default();
         let total = document.sharding_total_count;
         let (parsed, _) = ItemParameters::read(parameters);
@@ -215,13 +216,20 @@ impl JobConfig {
                 ("description", document.description.as_deref().unwrap_or_default()),
                 ("label", document.label.as_deref().unwrap_or_default()),
             ];
-            let properties = document.props.iter().map(|(name, value)| name.len() + value.len()).sum();
-            let longest =
-                texts.into_iter().max_by_key(|(_, text)| text.len()).filter(|(_, text)| text.len() > properties);
+            let (of_items, others): (Vec<_>, Vec<_>) =
+                document.props.iter().partition(|(name, _)| item_of_property(name).is_some());
+            let bytes_of = |props: &[(&String, &String)]| props.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+            let (of_items, properties) = (bytes_of(&of_items), bytes_of(&others));
+            let size = |(key, text): &(&str, &str)| match *key {
+                "shardingItemParameters" => text.len() + of_items,
+                _ => text.len(),
+            };
+            let longest = texts.into_iter().max_by_key(size).filter(|text| size(text) > properties);
             let by_size = || document.props.iter().max_by_key(|(_, value)| value.len());
             let (largest, value) = longest
                 .or_else(|| by_size().map(|(name, _)| ("props", name.as_str())))
                 .unwrap_or(("shardingTotalCount", ""));
+            let value = if largest == "shardingItemParameters" && value.is_empty() { "(a mapping)" } else { value };
             let expected = format!(
                 "the whole configuration has {bytes} bytes, and a registry takes {CONFIG_WRITE_MAX}; keep large values outside of it"
             );
@@ -229,6 +237,29 @@ impl JobConfig {
         }
         faults
     }
+}
+
+/// Texts with a control character cannot be stored: they would be read back as another text.
+fn unstorable(document: &JobDocument) -> Vec<ConfigError> {
+    let texts = [
+        ("shardingItemParameters", &document.sharding_item_parameters),
+        ("jobParameter", &document.job_parameter),
+        ("description", &document.description),
+        ("label", &document.label),
+    ];
+    let texts = texts.into_iter().filter_map(|(key, text)| Some((key, text.as_deref()?, None)));
+    let props =
+        document.props.iter().flat_map(|(name, value)| [name, value].map(|text| ("props", text.as_str(), Some(name))));
+    let found = texts.chain(props).filter_map(|(key, text, property)| {
+        let c = crate::wire::emit::unstorable(text)?;
+        let escaped = |text: &str| text.chars().take(60).flat_map(char::escape_default).collect::<String>();
+        let of = property.map(|name| format!(" of `{}`", escaped(name))).unwrap_or_default();
+        let expected = format!("the text{of} has the control character {}, which cannot be stored", c.escape_default());
+        Some(fault(key, escaped(text), expected))
+    });
+    let mut found: Vec<ConfigError> = found.collect();
+    found.dedup();
+    found
 }
 
 /// Properties with this prefix and a number hold the parameter of that item, where its text cannot stand in
@@ -372,6 +403,32 @@ impl ItemParameters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_that_cannot_be_stored_are_refused_and_a_configuration_that_is_too_large_names_its_largest_key() {
+        let faults = |change: &dyn Fn(&mut JobDocument)| {
+            let mut document = JobDocument::new("a", 10_000);
+            change(&mut document);
+            JobConfig::contradictions(&document).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let text = || Some("a\u{7}b".to_owned());
+        assert_eq!(
+            faults(&|d| d.job_parameter = text()),
+            ["`jobParameter`: `a\\u{7}b` is wrong: the text has the control character \\u{7}, which cannot be stored"]
+        );
+        let of_props = faults(&|d| drop(d.props.insert("script.command.line".into(), "echo \u{1b}[0m".into())));
+        assert!(of_props[0].contains("of `script.command.line` has the control character \\u{1b}"), "{of_props:?}");
+        for fine in ["tab\t", "line\nline", "\u{85}", "😀 Zürich"] {
+            assert!(faults(&|d| d.description = Some(fine.to_owned())).is_empty(), "{fine:?}");
+        }
+        let large = faults(&|d| {
+            d.props.insert("script.command.line".into(), "echo".into());
+            for item in 0..10_000 {
+                d.props.insert(format!("{ITEM_PARAMETER}{item}"), "=".into());
+            }
+        });
+        assert!(large[0].starts_with("`shardingItemParameters`"), "{large:?}");
+    }
 
     fn zones() -> Box<ZoneLookup> {
         Box::new(|name| match name {

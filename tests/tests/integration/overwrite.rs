@@ -92,6 +92,29 @@ fn what_an_operator_disabled_stays_disabled_whatever_overwrite_says() {
     }
 }
 
+/// A stored configuration that was saved and edited, or restored.
+#[test]
+fn a_stored_configuration_that_is_applied_disables_and_enables_the_whole_job() {
+    let case = Case::new();
+    let file = case.file("file.yaml", "0/1", "");
+    let agent = case.agent(&file, "agent");
+    eventually("it runs", PATIENCE, || agent.log().contains("owns items").then_some(()));
+    let enabled = case.run(&["job", "config", "report"]);
+    let apply = |text: &str| {
+        let path = case.folder.path().join("stored.yaml");
+        std::fs::write(&path, text).expect("a file");
+        case.run(&["job", "apply", path.to_str().expect("text"), "--yes"]);
+    };
+    apply(&enabled.replace("disabled: false", "disabled: true"));
+    assert!(case.run(&["job", "list"]).contains("DISABLED"));
+    eventually("the agent knows", PATIENCE, || agent.log().contains("the job was disabled").then_some(()));
+    case.has_config("disabled: true");
+    apply(&enabled);
+    eventually("it is enabled", PATIENCE, || case.run(&["job", "list"]).contains("OK").then_some(()));
+    case.has_config("disabled: false");
+    stop(agent);
+}
+
 #[test]
 fn an_edited_file_says_what_does_not_count_and_how_to_make_it_count() {
     let case = Case::new();

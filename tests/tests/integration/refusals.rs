@@ -184,7 +184,8 @@ fn a_quota_that_is_used_up_is_reported() {
     zookeeper.shell(&["setquota", "-N", "5", "/refusals"]);
     eventually("it is logged", PATIENCE, || {
         let log = agent.log();
-        (log.contains("rejects a request on `/full/") && log.contains("the quota of ZooKeeper is used up")).then_some(())
+        (log.contains("rejects a request on `/full/") && log.contains("the quota of ZooKeeper is used up"))
+            .then_some(())
     });
     eventually("it is in /readyz", PATIENCE, || is_ready(port, "the quota of ZooKeeper is used up").then_some(()));
     let url = format!("zookeeper://{}/refusals", zookeeper.address());

@@ -68,7 +68,7 @@ impl Reader {
         let entries = self.map(entry).to_vec();
         let mut seen: HashMap<String, &Entry> = HashMap::new();
         for second in &entries {
-            let first = *seen.entry(squeeze(&second.key)).or_insert(second);
+            let first = *seen.entry(same_key(&second.key)).or_insert(second);
             if first.at != second.at {
                 let text = format!("key `{}` is also set as `{}` in line {}", second.key, first.key, first.at.line);
                 self.fault(second.at, text);
@@ -156,6 +156,13 @@ impl Reader {
 fn is_job(value: &Yaml) -> bool {
     let entries = value.map().unwrap_or_default();
     ["elasticjobtype", "shardingtotalcount"].iter().any(|key| entries.iter().any(|entry| squeeze(&entry.key) == *key))
+}
+
+/// Spellings of one key, and its names in two generations of Java, are the same key.
+fn same_key(key: &str) -> String {
+    let (old, new) = ("jobExecutorServiceHandlerType", "jobExecutorThreadPoolSizeProviderType");
+    let squeezed = squeeze(key);
+    if squeezed == squeeze(old) { squeeze(new) } else { squeezed }
 }
 
 /// Spring's relaxed spelling: case, `-` and `_` do not matter.

@@ -271,6 +271,12 @@ fn faults_say_what_to_do() {
             "key `sharding-total-count` is also set as `shardingTotalCount` in line 3",
         ),
         (
+            format!(
+                "elasticjob:\n  jobs:\n    a: {{{job}, jobExecutorServiceHandlerType: CPU, jobExecutorThreadPoolSizeProviderType: CPU}}\n"
+            ),
+            "key `jobExecutorThreadPoolSizeProviderType` is also set as `jobExecutorServiceHandlerType` in line 3",
+        ),
+        (
             format!("elasticjob:\n  jobs:\n    a: {{{job}, overwrite: sometimes}}\n"),
             "key `overwrite`: `sometimes` is wrong: expected true, false or changed",
         ),

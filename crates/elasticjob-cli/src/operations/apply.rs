@@ -99,6 +99,13 @@ pub(super) async fn run(operations: &Operations, wanted: Wanted, yes: bool, form
         output::tell("nothing to change");
         return Ok(());
     }
+    for change in &changed {
+        match change.disables() {
+            Some(true) => output::tell(&format!("this disables job `{}` on all servers", change.job)),
+            Some(false) => output::tell(&format!("this enables job `{}` on all servers", change.job)),
+            None => {}
+        }
+    }
     let names: Vec<&str> = changed.iter().map(|change| change.job.as_str()).collect();
     if !output::confirm(&format!("Change the configuration of {}?", names.join(", ")), yes).await? {
         return Err(anyhow::anyhow!("nothing was changed").into());

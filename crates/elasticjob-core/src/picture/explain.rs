@@ -32,6 +32,8 @@ const OVERDUE_AFTER: Duration = Duration::from_secs(60);
 const OVERDUE_WITHIN: Duration = Duration::from_secs(600);
 /// A run is longer than its period only when it goes on so long behind a firing, by the clock of who asks.
 const SKIPPED_AFTER: Duration = Duration::from_secs(10);
+/// Running items that are described one by one.
+const SHOWN_MAX: usize = 10;
 /// How far back the latest firing is searched: beyond the longest distance of yearly ones.
 const LOOK_BACK_MAX: Duration = Duration::from_secs(5 * 366 * 86_400);
 
@@ -286,10 +288,10 @@ impl Look<'_> {
         }
         let mut told = Vec::new();
         if !unowned.is_empty() {
-            told.push(format!("{unowned:?} belong to nobody"));
+            told.push(format!("{} have no owner", Ranges(&unowned)));
         }
         if !orphaned.is_empty() {
-            told.push(format!("{orphaned:?} belong to instances that are not there"));
+            told.push(format!("{} belong to instances that have left", Ranges(&orphaned)));
         }
         told.extend(since);
         // A leader of Java divides when the job fires, or is triggered, and not before.
@@ -312,7 +314,7 @@ impl Look<'_> {
         if disabled.is_empty() {
             return self.push(CheckName::DisabledItems, Verdict::Fine, "none");
         }
-        let evidence = format!("{disabled:?}: `elasticjob shard enable` undoes it");
+        let evidence = format!("{}: `elasticjob shard enable` enables them", Ranges(&disabled));
         self.push(CheckName::DisabledItems, Verdict::Cause, evidence);
     }
 
@@ -349,7 +351,11 @@ impl Look<'_> {
         }
         let waiting = &self.picture.view.failover_items;
         if !waiting.is_empty() {
-            orphans.push(format!("items {waiting:?} wait to be taken over{}", self.queue("failover")));
+            orphans.push(format!(
+                "items {} wait to be taken over{}",
+                Ranges(&waiting.iter().copied().collect::<Vec<u32>>()),
+                self.queue("failover")
+            ));
         }
         if orphans.is_empty() {
             return self.push(CheckName::Marks, Verdict::Fine, "none without its owner");
@@ -382,7 +388,10 @@ impl Look<'_> {
             let before = if life.is_some_and(|life| node.czxid < life) { ", marked before it registered" } else { "" };
             format!("item {item} runs on {id} since {}{before}", self.ago(node.created))
         };
-        let told: Vec<String> = running.iter().map(tell).collect();
+        let mut told: Vec<String> = running.iter().take(SHOWN_MAX).map(tell).collect();
+        if running.len() > SHOWN_MAX {
+            told.push(format!("{} further items run", running.len() - SHOWN_MAX));
+        }
         let latest = self.latest(SKIPPED_AFTER);
         let skipped = latest.filter(|due| running.iter().any(|(_, n)| *due > n.created + Duration::from_secs(1)));
         let misfire = self.config.is_none_or(|c| c.misfire);
@@ -406,12 +415,14 @@ impl Look<'_> {
         }
         if self.config.is_some_and(|config| !config.misfire) {
             // Java marks them all the same, and leaves the marks.
-            let evidence = format!("items {missed:?} missed a firing once; `misfire` is off: it is not caught up");
+            let evidence =
+                format!("items {} missed a firing once; `misfire` is off, so it is not caught up", Ranges(&missed));
             return self.push(CheckName::Misfire, Verdict::Note, evidence);
         }
         let running = self.running().iter().any(|(item, _)| missed.contains(item));
         let when = if running { "when their run ends" } else { "after their next run" };
-        let evidence = format!("items {missed:?} missed a firing, since they were running: caught up once, {when}");
+        let evidence =
+            format!("items {} missed a firing, since they were running: caught up once, {when}", Ranges(&missed));
         self.push(CheckName::Misfire, Verdict::Cause, evidence);
     }
 
@@ -424,10 +435,10 @@ impl Look<'_> {
         let (after, stuck): (Vec<u32>, Vec<u32>) = waiting.into_iter().partition(|item| running.contains(item));
         let mut told = Vec::new();
         if !after.is_empty() {
-            told.push(format!("items {after:?} run again after this run, since they were triggered"));
+            told.push(format!("items {} run again after this run, since they were triggered", Ranges(&after)));
         }
         if !stuck.is_empty() {
-            told.push(format!("items {stuck:?} were triggered and wait for their owner"));
+            told.push(format!("items {} were triggered and wait for their owner", Ranges(&stuck)));
         }
         let gone = joined(view.triggers.iter().filter(|id| !view.is_live(id)));
         if !gone.is_empty() {
@@ -501,8 +512,11 @@ impl Look<'_> {
             owed.entry(owner).or_default().push(item);
         }
         if owed.is_empty() {
-            let told =
-                if begun.is_empty() { "no item owes it".to_owned() } else { format!("accounted for by {begun:?}") };
+            let told = if begun.is_empty() {
+                "no item owes it".to_owned()
+            } else {
+                format!("accounted for by {}", Ranges(&begun))
+            };
             return self.push(CheckName::LastFiring, Verdict::Fine, format!("due {due}: {told}"));
         }
         let told: Vec<String> = owed.iter().map(|(id, items)| format!("items {} of {id}", Ranges(items))).collect();

@@ -74,6 +74,12 @@ fn scalar(out: &mut String, text: &str, column: usize, indent: usize) {
     }
 }
 
+/// Returns the first character that a stored text cannot hold: SnakeYAML writes such a text as `!!binary`, and reads it back as
+/// base64.
+pub(crate) fn unstorable(text: &str) -> Option<char> {
+    text.chars().find(|c| is_unprintable(*c))
+}
+
 /// Characters for which SnakeYAML gives up on text and writes `!!binary`.
 fn is_unprintable(c: char) -> bool {
     matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}')

@@ -2,7 +2,7 @@
 //! the ledger and the claim of an item. Nothing else of the project knows how they look.
 
 mod context;
-mod emit;
+pub(crate) mod emit;
 mod instance;
 mod job_document;
 mod ledger;

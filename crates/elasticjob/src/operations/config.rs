@@ -2,11 +2,13 @@
 
 use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::path::JobPath;
+use elasticjob_core::picture::Detail;
 use elasticjob_core::tree::{Node, Op};
 use elasticjob_core::view::Query;
 use elasticjob_core::wire::{Difference, JobDocument};
 use elasticjob_registry::Outcome;
 
+use super::jobs::switch_servers;
 use super::{OperationError, Operations};
 use crate::clock;
 use crate::execute;
@@ -38,9 +40,16 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether nothing would change.
+    /// Returns `true` if nothing would change.
     pub fn is_empty(&self) -> bool {
         self.before.text == self.after
+    }
+
+    /// Returns whether the change disables (`true`) or enables (`false`) the job; `None` if it does neither.
+    pub fn disables(&self) -> Option<bool> {
+        let disabled = |text: &str| JobDocument::parse(text.as_bytes()).ok().map(|document| document.disabled);
+        let (before, after) = (disabled(&self.before.text)?, disabled(&self.after)?);
+        (before != after).then_some(after)
     }
 }
 
@@ -122,11 +131,12 @@ impl Operations {
         Ok(Change { job, before, after, warnings })
     }
 
-    /// Writes a change, when what is stored is still what it was made from.
+    /// Writes a change, if the stored configuration is still the one from which it was made. A change of `disabled` disables or
+    /// enables the job on all servers, as [`Operations::disable`] and [`Operations::enable`] do.
     ///
     /// # Errors
     ///
-    /// Somebody else has changed or removed it meanwhile, or the registry failed.
+    /// [`OperationError::Conflict`] if the configuration or a server changed in the meantime; or the registry failed.
     pub async fn apply(&self, change: &Change) -> Result<(), OperationError> {
         if change.is_empty() {
             return Ok(());
@@ -136,8 +146,14 @@ impl Operations {
             return Err(OperationError::Conflict { job: job() });
         }
         let (path, data) = (JobPath::new(&change.job).config(), change.after.clone().into_bytes());
-        let op = Op::Set { path: path.clone(), data: data.clone(), version: Some(change.before.version) };
-        match self.registry.commit(self.session().await?, &[op]).await {
+        let mut ops = vec![Op::Set { path: path.clone(), data: data.clone(), version: Some(change.before.version) }];
+        // `disabled` in the configuration is a half of what `disable` writes: alone it would be undone by the leader.
+        if let Some(disabled) = change.disables() {
+            let picture = self.picture(&change.job, Detail::Servers).await?;
+            ops.extend(switch_servers(&picture, disabled));
+        }
+        let paths: Vec<String> = ops.iter().map(|op| op.path().to_owned()).collect();
+        match self.registry.commit(self.session().await?, &ops).await {
             Outcome::Committed { zxid } => self.read_back(&change.job, [(path, data)].into(), zxid).await,
             // Where our text stands it was written; what stands there else tells nothing.
             Outcome::Unknown => {
@@ -146,7 +162,7 @@ impl Operations {
                 if written { Ok(()) } else { Err(OperationError::Unsettled { job: job() }) }
             }
             Outcome::Refused(refusal) => {
-                super::refused(refusal, &[path])?;
+                super::refused(refusal, &paths)?;
                 Err(OperationError::Conflict { job: job() })
             }
             Outcome::Failed(error) => Err(error.into()),

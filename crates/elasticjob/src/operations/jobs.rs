@@ -29,17 +29,11 @@ impl Operations {
     }
 
     async fn set_disabled(&self, scope: Scope<'_>, disabled: bool) -> Result<(), OperationError> {
-        let (text, wanted) =
-            if disabled { ("DISABLED", ServerState::Disabled) } else { ("ENABLED", ServerState::Enabled) };
-        let on = |picture: &Picture, ip: &String| {
-            let (path, node) = (picture.path.server(ip), picture.view.servers.get(ip)?);
-            let differs = picture.view.server(ip) != Some(wanted);
-            differs.then(|| Op::Set { path, data: text.into(), version: Some(node.version) })
-        };
+        let on = |picture: &Picture, ip: &String| switch_server(picture, ip, disabled);
         match scope {
             Scope::Job(job) => {
                 self.change_job(job, Detail::Brief, false, |picture| {
-                    let mut ops: Vec<Op> = picture.view.servers.keys().filter_map(|ip| on(picture, ip)).collect();
+                    let mut ops = switch_servers(picture, disabled);
                     ops.extend(disabled_in_config(picture, disabled));
                     Ok(ops)
                 })
@@ -147,6 +141,19 @@ impl Operations {
             false => Ok(jobs),
         }
     }
+}
+
+/// Disables or enables a job on all of its servers.
+pub(super) fn switch_servers(picture: &Picture, disabled: bool) -> Vec<Op> {
+    picture.view.servers.keys().filter_map(|ip| switch_server(picture, ip, disabled)).collect()
+}
+
+/// The same on one server; `None` if it is so already.
+fn switch_server(picture: &Picture, ip: &str, disabled: bool) -> Option<Op> {
+    let (text, wanted) = if disabled { ("DISABLED", ServerState::Disabled) } else { ("ENABLED", ServerState::Enabled) };
+    let (path, node) = (picture.path.server(ip), picture.view.servers.get(ip)?);
+    let differs = picture.view.server(ip) != Some(wanted);
+    differs.then(|| Op::Set { path, data: text.into(), version: Some(node.version) })
 }
 
 fn is_disabled_as_a_whole(picture: &Picture) -> bool {

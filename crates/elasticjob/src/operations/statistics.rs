@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use elasticjob_core::picture::{Detail, JobBrief, ServerBrief, ShardInfo, job_brief, server_briefs, shard_infos};
+use elasticjob_core::view::ServerState;
 
 use super::{OperationError, Operations};
 
@@ -57,7 +58,8 @@ impl Operations {
         Ok(server_briefs(&self.pictures(&names, Detail::Servers).await?))
     }
 
-    /// How many items of all jobs each server owns, by its IP. Servers that have an instance and own nothing are among them.
+    /// Returns the number of items of all jobs that each server owns, by its IP address. A server that owns nothing is included if one of its
+    /// instances could own items.
     ///
     /// # Errors
     ///
@@ -67,8 +69,10 @@ impl Operations {
         let mut items = BTreeMap::new();
         let server = |id: &str| id.split("@-@").next().unwrap_or_default().to_owned();
         for picture in self.pictures(&names, Detail::Brief).await? {
-            for id in picture.view.instances.keys() {
-                items.entry(server(id)).or_insert(0);
+            // A server on which every job is disabled can own nothing.
+            let is_enabled = |ip: &String| picture.view.server(ip) != Some(ServerState::Disabled);
+            for ip in picture.view.instances.keys().map(|id| server(id)).filter(is_enabled) {
+                items.entry(ip).or_insert(0);
             }
             for owner in picture.items.values().filter_map(|item| item.owner_id()) {
                 *items.entry(server(&owner)).or_insert(0) += 1;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use elasticjob_core::config::JobConfig;
 use elasticjob_core::picture::{Detail, Picture};
 use elasticjob_core::tree::Op;
 use elasticjob_core::wire::{Claim, JobDocument};
@@ -172,8 +173,13 @@ fn plan(picture: &Picture) -> Result<Plan, OperationError> {
     let data = view.config.as_ref().map(|node| node.data.as_ref()).unwrap_or_default();
     let document = JobDocument::parse(data)
         .map_err(|error| OperationError::BadConfig { job: job.to_owned(), reason: error.to_string() })?;
-    let total = u32::try_from(document.sharding_total_count).unwrap_or_default();
+    let config = JobConfig::check(&document, &clock::zone).map_err(|faults| OperationError::BadConfig {
+        job: job.to_owned(),
+        reason: faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+    })?;
+    let total = config.sharding_total_count;
     let mut plan = Plan::default();
+    let has_rust = view.available().iter().any(|id| !view.java.contains_key(id));
     let has_claims = picture.items.values().any(|item| !item.claims.is_empty());
     for item in 0..total {
         let nodes = picture.items.get(&item).cloned().unwrap_or_default();
@@ -185,12 +191,14 @@ fn plan(picture: &Picture) -> Result<Plan, OperationError> {
         let claims = || nodes.claims.iter().filter_map(|node| Claim::parse(&node.data)).map(|claim| claim.instance);
         match owner {
             Some(owner) if claims().any(|claimed| claimed == owner) => plan.items.push(item),
-            Some(owner) => {
+            Some(owner) if view.java.contains_key(&owner) => {
                 plan.is_unsure = true;
                 plan.instances.insert(owner);
             }
-            // It gets an owner soon: a Rust instance, where there is one.
-            None if has_claims => plan.items.push(item),
+            // A Rust instance claims it soon.
+            Some(_) => plan.items.push(item),
+            // It gets an owner soon: a Rust instance, if there is one.
+            None if has_claims || has_rust => plan.items.push(item),
             None => {
                 plan.is_unsure = true;
                 plan.instances.extend(view.available().iter().cloned());

@@ -86,6 +86,14 @@ fn missing(program: &str, folder: &Path) -> Option<String> {
 fn missing_interpreter(script: &Path) -> Option<String> {
     let mut start = Vec::new();
     std::fs::File::open(script).ok()?.take(FIRST_LINE_MAX).read_to_end(&mut start).ok()?;
+    if start.is_empty() {
+        return Some(format!("{} is empty", script.display()));
+    }
+    // Text without `#!`: the kernel cannot execute it. A program begins with a byte that no text has.
+    if !start.starts_with(b"#!") && start.iter().all(|b| *b >= 0x20 || matches!(b, b'\n' | b'\t' | b'\r')) {
+        let text = "the first line must name the program that runs it, such as #!/bin/sh";
+        return Some(format!("{}: {text}", script.display()));
+    }
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?;
     if line.ends_with('\r') {
@@ -133,6 +141,7 @@ mod tests {
             ("gone.sh", "#!/opt/none/python"),
             ("unknown.sh", "#!/usr/bin/env no-such-program-of-ours"),
             ("windows.sh", "#!/bin/sh\r"),
+            ("bare.sh", "echo text"),
         ] {
             let file = folder.join(name);
             std::fs::write(&file, format!("{first}\ntrue\n")).expect("a file");
@@ -149,6 +158,7 @@ mod tests {
             ("./env.sh", None),
             ("./gone.sh", Some("/opt/none/python, which runs ".to_owned())),
             ("./unknown.sh", Some("`no-such-program-of-ours`, which runs ".to_owned())),
+            ("./bare.sh", Some("bare.sh: the first line must name the program that runs it".to_owned())),
             ("./windows.sh", Some("windows.sh ends with a carriage return".to_owned())),
         ] {
             let faults = missing_programs(&config(command), folder);

@@ -109,7 +109,7 @@ pub(crate) fn tell_warnings(file: &AgentFile, name: &str) {
 
 /// The same for an agent's log.
 fn log_warnings(file: &AgentFile) {
-    file.warnings.iter().for_each(|warning| tracing::warn!("the file, {warning}"));
+    file.warnings.iter().for_each(|warning| tracing::warn!("file: {warning}"));
 }
 
 /// What ends an agent, and what has it read its file again.
@@ -302,7 +302,10 @@ impl Agent<'_> {
             () = self.start(file.jobs) => self.work(&mut signals).await?,
             () = signals.end() => {}
         }
-        tracing::info!("stopping: runs get {} s to end; a second signal stops at once", self.grace.as_secs());
+        tracing::info!(
+            "stopping: running items have {} s to complete; a second signal stops immediately",
+            self.grace.as_secs()
+        );
         let connection = self.connection.clone();
         let stop = self.stop();
         tokio::pin!(stop);
@@ -314,7 +317,7 @@ impl Agent<'_> {
         if running == 0 && tokio::time::timeout(LAST_WRITES, &mut stop).await.is_ok() {
             return Ok(()); // nothing was cut off
         }
-        Err(anyhow::anyhow!("stopped at once: {running} running items were cut off").into())
+        Err(anyhow::anyhow!("stopped immediately: {running} running items were interrupted").into())
     }
 
     /// Until a signal; or until no job is left, since all were refused.
@@ -352,7 +355,7 @@ impl Agent<'_> {
             let (config, _) = JobConfig::best_effort(&job.document, &elasticjob::agent::time_zone);
             for fault in missing_programs(&config, Path::new("")) {
                 let name = job.document.job_name.as_str();
-                tracing::warn!(job = name, "key {fault}; its runs fail until that is changed");
+                tracing::warn!(job = name, "key {fault}; its runs fail until that is fixed");
             }
         }
         let names: Vec<&str> = jobs.iter().map(|j| j.document.job_name.as_str()).collect();
@@ -404,7 +407,7 @@ impl Agent<'_> {
             Ok(file) => file,
             Err(Failure::Wrong(lines)) => {
                 lines.iter().for_each(|line| tracing::error!("{line}"));
-                tracing::error!("the file has faults: nothing is changed");
+                tracing::error!("the file has faults; nothing was changed");
                 return;
             }
             Err(Failure::Failed(error)) => return tracing::error!("{error:#}"),
@@ -417,7 +420,7 @@ impl Agent<'_> {
         self.served.expect(names(&file.jobs));
         self.grace = file.shutdown_timeout;
         if file.registry != self.registry {
-            tracing::warn!("key `regCenter` was changed: it counts from the next start on");
+            tracing::warn!("`regCenter` changed; restart the agent to apply it");
         }
         let mut jobs = file.jobs;
         self.replan(&mut jobs);
@@ -441,8 +444,8 @@ impl Agent<'_> {
                     job = handle.name(),
                     "the stored configuration differs and `overwrite` is true; restarting the job"
                 ),
-                Some(_) => tracing::info!(job = handle.name(), "changed in the file; restarting the job"),
-                None => tracing::info!(job = handle.name(), "removed from the file; stopping the job"),
+                Some(_) => tracing::info!(job = handle.name(), "the job changed in the file; restarting it"),
+                None => tracing::info!(job = handle.name(), "the job was removed from the file; stopping it"),
             }
             self.successors.insert(handle.name().to_owned(), index.map(|index| jobs.remove(index)));
             let grace = self.grace;
@@ -452,7 +455,7 @@ impl Agent<'_> {
             };
             self.stopping.push(stopped.boxed());
         }
-        tracing::info!("read the file again; jobs stopping: {}, starting: {}", self.successors.len(), jobs.len());
+        tracing::info!("reloaded the file; jobs stopping: {}, starting: {}", self.successors.len(), jobs.len());
         self.start(jobs).await;
     }
 

@@ -22,7 +22,7 @@ pub(crate) fn raw(text: &str) -> Result<(), Failure> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::Unread),
-        Err(error) => Err(anyhow::anyhow!("standard output cannot be written: {error}").into()),
+        Err(error) => Err(anyhow::anyhow!("cannot write to standard output: {error}").into()),
     }
 }
 

@@ -102,11 +102,11 @@ impl Served {
     async fn start_dump(&mut self, address: SocketAddr, connection: &Connection) {
         match DumpService::start(connection, address).await {
             Ok(service) => {
-                tracing::info!("dumps are served on {}", service.address());
+                tracing::info!("serving dumps on {}", service.address());
                 self.dump = Some(service);
                 self.services.dump = Some(address);
             }
-            Err(error) => tracing::error!("key `dump`: {address} cannot be listened on: {error}; jobs run on"),
+            Err(error) => tracing::error!("dump service: cannot listen on {address}: {error}; jobs keep running"),
         }
     }
 
@@ -115,11 +115,11 @@ impl Served {
         match TcpListener::bind(address).await {
             Ok(listener) => {
                 let bound = listener.local_addr().unwrap_or(address);
-                tracing::info!("metrics and health are served on http://{bound}");
+                tracing::info!("serving metrics and health on http://{bound}");
                 self.metrics = Some(tokio::spawn(serve(listener, state)));
                 self.services.metrics = Some(address);
             }
-            Err(error) => tracing::error!("key `metrics`: {address} cannot be listened on: {error}; jobs run on"),
+            Err(error) => tracing::error!("metrics service: cannot listen on {address}: {error}; jobs keep running"),
         }
     }
 }
@@ -153,7 +153,7 @@ async fn serve(listener: TcpListener, state: Arc<Shown>) {
         connections.spawn(async move {
             let served = http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), service);
             if let Ok(Err(error)) = tokio::time::timeout(ANSWER_MAX, served).await {
-                tracing::debug!("a request was not answered: {error}");
+                tracing::debug!("failed to answer a request: {error}");
             }
             drop(place);
         });

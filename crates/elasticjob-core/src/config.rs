@@ -94,7 +94,7 @@ impl fmt::Display for ConfigError {
         let ConfigError { key, value, expected } = self;
         match value.as_str() {
             "" => write!(f, "`{key}` is missing or empty: {expected}"),
-            _ => write!(f, "`{key}`: `{value}` is wrong: {expected}"),
+            _ => write!(f, "`{key}`: `{value}` is invalid: {expected}"),
         }
     }
 }
@@ -286,7 +286,7 @@ fn check_name(name: &str, faults: &mut Vec<ConfigError>) {
     } else if name.contains('/') || name == "." || name == ".." || name.chars().any(char::is_control) {
         "expected one path segment: no `/`, no control characters, not `.` or `..`".to_owned()
     } else if name.contains("@-@") {
-        "expected no `@-@`, which divides the parts of a task id".to_owned()
+        "expected no `@-@`, which separates the parts of a task id".to_owned()
     } else if let Some(c) = name.chars().find(|c| !is_registry_char(*c)) {
         format!("expected only characters that ZooKeeper takes in names, which U+{:04X} is not", u32::from(c))
     } else if name == "zookeeper" {
@@ -414,7 +414,9 @@ mod tests {
         let text = || Some("a\u{7}b".to_owned());
         assert_eq!(
             faults(&|d| d.job_parameter = text()),
-            ["`jobParameter`: `a\\u{7}b` is wrong: the text has the control character \\u{7}, which cannot be stored"]
+            [
+                "`jobParameter`: `a\\u{7}b` is invalid: the text has the control character \\u{7}, which cannot be stored"
+            ]
         );
         let of_props = faults(&|d| drop(d.props.insert("script.command.line".into(), "echo \u{1b}[0m".into())));
         assert!(of_props[0].contains("of `script.command.line` has the control character \\u{1b}"), "{of_props:?}");
@@ -467,11 +469,11 @@ mod tests {
         assert_eq!(
             told,
             [
-                "`jobName`: `a/b` is wrong: expected one path segment: no `/`, no control characters, not `.` or `..`",
-                "`shardingTotalCount`: `0` is wrong: expected a whole number from 1 to 10000",
-                "`cron`: `0 0 0 * * *` is wrong: day-of-month `*` and day-of-week `*`: one of the two must be `?` and the other must not",
-                "`timeZone`: `Mars/Base` is wrong: expected GMT, GMT+8, GMT+08:00 or an IANA name such as Asia/Shanghai that this host knows",
-                "`shardingItemParameters`: `0=A,x=B` is wrong: pair `x=B`: `x` is not an item number",
+                "`jobName`: `a/b` is invalid: expected one path segment: no `/`, no control characters, not `.` or `..`",
+                "`shardingTotalCount`: `0` is invalid: expected a whole number from 1 to 10000",
+                "`cron`: `0 0 0 * * *` is invalid: day-of-month `*` and day-of-week `*`: exactly one of the two must be `?`",
+                "`timeZone`: `Mars/Base` is invalid: expected GMT, GMT+8, GMT+08:00 or an IANA name such as Asia/Shanghai that this host knows",
+                "`shardingItemParameters`: `0=A,x=B` is invalid: pair `x=B`: `x` is not an item number",
             ]
         );
     }
@@ -536,7 +538,7 @@ mod tests {
         document.props.clear();
         document.sharding_item_parameters = Some("0=a,0=b".into());
         let expected: Vec<String> = JobConfig::contradictions(&document).iter().map(ToString::to_string).collect();
-        assert_eq!(expected, ["`shardingItemParameters`: `0=a,0=b` is wrong: item 0 has two parameters"]);
+        assert_eq!(expected, ["`shardingItemParameters`: `0=a,0=b` is invalid: item 0 has two parameters"]);
     }
 
     #[test]

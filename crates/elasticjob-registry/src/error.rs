@@ -21,7 +21,7 @@ pub enum Error {
         registry: String,
     },
     /// The node, or its parent, is not there.
-    #[error("`{path}` is not there")]
+    #[error("node `{path}` does not exist")]
     Missing {
         /// The node.
         path: String,
@@ -67,7 +67,7 @@ pub enum Error {
         expected: String,
     },
     /// A setting is wrong.
-    #[error("`{key}`: `{value}` is wrong: {expected}")]
+    #[error("`{key}`: `{value}` is invalid: {expected}")]
     Setting {
         /// The key, as Java names it.
         key: &'static str,
@@ -77,13 +77,13 @@ pub enum Error {
         expected: String,
     },
     /// Another process holds the file of an embedded registry.
-    #[error("the embedded registry {} is in use by another process: stop that one, or use another file", path.display())]
+    #[error("the embedded registry {} is in use by another process; stop that process, or use another file", path.display())]
     InUse {
         /// The file.
         path: PathBuf,
     },
     /// The file of an embedded registry does not exist.
-    #[error("the embedded registry {} does not exist: start an agent there, or name another registry with `--registry`", path.display())]
+    #[error("the embedded registry {} does not exist; start an agent with it, or name another registry with `--registry`", path.display())]
     Absent {
         /// The file.
         path: PathBuf,

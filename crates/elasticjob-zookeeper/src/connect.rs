@@ -53,10 +53,10 @@ pub enum ConnectError {
     #[error("the session has expired")]
     Expired,
     /// A server does not accept the digest.
-    #[error("the server does not accept the digest")]
+    #[error("the server rejected the digest")]
     AuthFailed,
     /// No server took the connection; why, for each address.
-    #[error("no server of the list answers ({})", join(.0))]
+    #[error("no server answers ({})", join(.0))]
     NoServer(Vec<(String, String)>),
 }
 

@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes};
 
 /// Bytes that are not what they should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the server's answer cannot be read: {0}")]
+#[error("cannot decode the server's answer: {0}")]
 pub struct Malformed(pub &'static str);
 
 /// Writes into a buffer.

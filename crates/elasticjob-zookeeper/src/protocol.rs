@@ -40,7 +40,7 @@ pub enum Broken {
     #[error("the server closed the connection")]
     Closed,
     /// Another connection serves the session now.
-    #[error("another connection has taken the session over")]
+    #[error("another connection took over the session")]
     Moved,
     /// An answer did not come within two thirds of the session time-out.
     #[error("the server did not answer within {0:?}")]
@@ -52,7 +52,7 @@ pub enum Broken {
     #[error("{0}")]
     Socket(String),
     /// This side closed it.
-    #[error("it was closed")]
+    #[error("the connection was closed")]
     ByUs,
 }
 

@@ -41,7 +41,7 @@ impl DumpService {
     ///
     /// # Errors
     ///
-    /// The address cannot be listened on.
+    /// The address cannot listen on.
     pub async fn start(connection: &Connection, address: SocketAddr) -> std::io::Result<DumpService> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -78,7 +78,7 @@ async fn serve(listener: TcpListener, connection: Connection) {
         let connection = connection.clone();
         tokio::spawn(async move {
             if let Some(Err(error)) = clock::within(ANSWER_MAX, answer(stream, &connection)).await {
-                tracing::debug!("a dump was not answered: {error}");
+                tracing::debug!("failed to answer a dump request: {error}");
             }
             drop(place);
         });

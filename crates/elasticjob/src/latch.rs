@@ -119,8 +119,8 @@ async fn report_silence(registry: &dyn Registry, job_root: &str, place: &str, se
             job,
             session,
             instance,
-            "the latch place `{place}` has been first for {seconds} s: its session is alive, but its process does not act; the \
-             place is deleted and this instance goes on; restart that process"
+            "the latch place `{place}` has been first for {seconds} s: its session is alive, but its process does not act; deleting the \
+             place, and this instance continues; restart that process"
         );
     } else {
         tracing::warn!(

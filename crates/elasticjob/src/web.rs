@@ -103,7 +103,7 @@ pub(crate) async fn body(mut response: Response, connecting: &Connecting) -> Res
             body.extend_from_slice(&chunk[..chunk.len().min(room)]);
             if chunk.len() > room {
                 let from = response.url().host_str().unwrap_or_default();
-                tracing::warn!("the answer of {from} is longer than {BODY_BYTES_MAX} bytes: the rest is not read");
+                tracing::warn!("the answer of {from} is longer than {BODY_BYTES_MAX} bytes; ignoring the rest");
                 break;
             }
         }

@@ -330,10 +330,10 @@ impl Task {
         if let Some(back) = self.timers.look(now) {
             let limit = elasticjob_core::limits::LEDGER_AHEAD;
             let effect = match back <= limit {
-                true => "due times that come again are not begun again",
-                false => "due times that come again are begun again",
+                true => "due times that recur do not start again",
+                false => "due times that recur start again",
             };
-            tracing::warn!("the clock was set back by {:.1} s: {effect}", back.as_secs_f64());
+            tracing::warn!("the clock was set back by {:.1} s; {effect}", back.as_secs_f64());
         }
         for _ in 0..AT_ONCE {
             let Some(job) = self.timers.due(now) else { break };

@@ -181,13 +181,13 @@ async fn wrong_starts_are_refused_with_their_reason() {
         wrong(start(ScheduleJob::new("a", 1)).await).contains("`cron` is missing or empty: a scheduled job needs one")
     );
     let error = wrong(start(ScheduleJob::new("a", 1).cron(cron).sharding_strategy("EVEN")).await);
-    assert!(error.contains("`jobShardingStrategyType`: `EVEN` is wrong: expected one of AVG_ALLOCATION"), "{error}");
+    assert!(error.contains("`jobShardingStrategyType`: `EVEN` is invalid: expected one of AVG_ALLOCATION"), "{error}");
     let error = wrong(start(ScheduleJob::new("a", 0).cron(cron)).await);
     assert!(error.contains("`shardingTotalCount`: `0` is wrong"), "{error}");
     assert_eq!(start(ScheduleJob::new("a", 1).cron(cron)).await, Ok(()));
     assert_eq!(wrong(start(ScheduleJob::new("a", 1).cron(cron)).await), "this process runs job `a` already");
     let error = OneOffJob::new("b", 1).of_type("DANCE").start(&connection).await.map(drop);
-    assert!(wrong(error).contains("`elasticJobType`: `DANCE` is wrong: expected one of SCRIPT"));
+    assert!(wrong(error).contains("`elasticJobType`: `DANCE` is invalid: expected one of SCRIPT"));
 }
 
 /// What the log has while it is held.

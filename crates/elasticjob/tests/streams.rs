@@ -178,5 +178,5 @@ async fn a_wrong_value_is_refused() {
     let described = ScheduleJob::new("wrong", 1).cron("* * * * * ?").property("streaming.process", "yes");
     let error = described.dataflow(job).start(&connection).await.map(drop).expect_err("refused");
     let Error::Config { faults, .. } = &error else { panic!("{error}") };
-    assert_eq!(faults[0].to_string(), "`props.streaming.process`: `yes` is wrong: expected true or false");
+    assert_eq!(faults[0].to_string(), "`props.streaming.process`: `yes` is invalid: expected true or false");
 }

@@ -82,52 +82,52 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
         (
             "both day fields",
             format!("      cron: 0 0 0 * * *\n{props}"),
-            "7:13: job `a`: key `cron`: `0 0 0 * * *` is wrong: day-of-month `*` and day-of-week `*`: one of the two must be `?` and the other must not",
+            "7:13: job `a`: key `cron`: `0 0 0 * * *` is invalid: day-of-month `*` and day-of-week `*`: exactly one of the two must be `?`",
         ),
         (
             "never fires",
             format!("      cron: 0 0 0 30 2 ?\n{props}"),
-            "7:13: job `a`: key `cron`: `0 0 0 30 2 ?` is wrong: it never fires",
+            "7:13: job `a`: key `cron`: `0 0 0 30 2 ?` is invalid: it never fires",
         ),
         (
             "zone",
             format!("      cron: '* * * * * ?'\n      timeZone: Mars/Base\n{props}"),
-            "8:17: job `a`: key `timeZone`: `Mars/Base` is wrong: expected GMT, GMT+8, GMT+08:00 or an IANA name such as Asia/Shanghai that this host knows",
+            "8:17: job `a`: key `timeZone`: `Mars/Base` is invalid: expected GMT, GMT+8, GMT+08:00 or an IANA name such as Asia/Shanghai that this host knows",
         ),
         (
             "failover alone",
             format!("      cron: '* * * * * ?'\n      failover: true\n      monitorExecution: false\n{props}"),
-            "8:17: job `a`: key `failover`: `true` is wrong: it needs `monitorExecution: true`",
+            "8:17: job `a`: key `failover`: `true` is invalid: it needs `monitorExecution: true`",
         ),
         (
             "strategy",
             format!("      cron: '* * * * * ?'\n      jobShardingStrategyType: EVEN\n{props}"),
-            "8:32: job `a`: key `jobShardingStrategyType`: `EVEN` is wrong: expected one of AVG_ALLOCATION, ODEVITY, ROUND_ROBIN, SINGLE_SHARDING_BALANCE",
+            "8:32: job `a`: key `jobShardingStrategyType`: `EVEN` is invalid: expected one of AVG_ALLOCATION, ODEVITY, ROUND_ROBIN, SINGLE_SHARDING_BALANCE",
         ),
         (
             "handler",
             format!("      cron: '* * * * * ?'\n      jobErrorHandlerType: SHOUT\n{props}"),
-            "8:28: job `a`: key `jobErrorHandlerType`: `SHOUT` is wrong: expected one of LOG, THROW, IGNORE",
+            "8:28: job `a`: key `jobErrorHandlerType`: `SHOUT` is invalid: expected one of LOG, THROW, IGNORE",
         ),
         (
             "thread pool",
             format!("      cron: '* * * * * ?'\n      jobExecutorServiceHandlerType: GPU\n{props}"),
-            "8:38: job `a`: key `jobExecutorServiceHandlerType`: `GPU` is wrong: expected one of CPU, SINGLE_THREAD",
+            "8:38: job `a`: key `jobExecutorServiceHandlerType`: `GPU` is invalid: expected one of CPU, SINGLE_THREAD",
         ),
         (
             "parameters",
             format!("      cron: '* * * * * ?'\n      shardingItemParameters: 0=a,b\n{props}"),
-            "8:31: job `a`: key `shardingItemParameters`: `0=a,b` is wrong: pair `b`: expected item=text",
+            "8:31: job `a`: key `shardingItemParameters`: `0=a,b` is invalid: pair `b`: expected item=text",
         ),
         (
             "parameter of no item",
             format!("      cron: '* * * * * ?'\n      shardingItemParameters: 2=c\n{props}"),
-            "8:31: job `a`: key `shardingItemParameters`: `2=c` is wrong: item 2 is not in 0 to 1",
+            "8:31: job `a`: key `shardingItemParameters`: `2=c` is invalid: item 2 is not in 0 to 1",
         ),
         (
             "listener",
             format!("      cron: '* * * * * ?'\n      jobListenerTypes: [x]\n{props}"),
-            "8:25: job `a`: key `jobListenerTypes`: `x` is wrong: expected one of SCRIPT, DISTRIBUTE_ONCE",
+            "8:25: job `a`: key `jobListenerTypes`: `x` is invalid: expected one of SCRIPT, DISTRIBUTE_ONCE",
         ),
         (
             "command",
@@ -137,7 +137,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
         (
             "range",
             format!("      cron: '* * * * * ?'\n      maxTimeDiffSeconds: -2\n{props}"),
-            "8:27: key `maxTimeDiffSeconds`: `-2` is wrong: expected a whole number from -1 to 2147483647",
+            "8:27: key `maxTimeDiffSeconds`: `-2` is invalid: expected a whole number from -1 to 2147483647",
         ),
     ] {
         let file = folder.path().join("job.yaml");
@@ -280,7 +280,7 @@ fn sighup_reads_the_file_again_and_sigterm_lets_runs_end() {
 
     std::fs::write(&file, format!("{head}    broken: [")).expect("a file");
     process.signal("HUP");
-    told(&process, "the file has faults: nothing is changed");
+    told(&process, "the file has faults; nothing was changed");
 
     std::fs::write(&file, format!("{head}{}{}", job("a", never), job("c", "'* * * * * ?'"))).expect("a file");
     process.signal("HUP");
@@ -332,7 +332,7 @@ fn a_job_that_sighup_restarts_holds_up_no_other_job_and_loses_no_firing() {
     let next = eventually("it runs again", PATIENCE, || long.runs().into_iter().nth(1));
     let log = process.log();
     assert_eq!((next.source.as_str(), next.due), ("misfire", run.due + 5_000), "{next:?}\n{log}");
-    assert!(log.contains("changed in the file; restarting the job"), "{log}");
+    assert!(log.contains("the job changed in the file; restarting it"), "{log}");
 }
 
 #[test]

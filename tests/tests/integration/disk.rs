@@ -116,7 +116,7 @@ fn a_full_disk_stops_jobs_visibly_loses_nothing_and_heals_by_itself() {
     disk.make_room();
     let before = runs().len();
     eventually("runs go on without a restart", PATIENCE, || (runs().len() > before + 4).then_some(()));
-    assert!(process.log().contains("can be written again"));
+    assert!(process.log().contains("is writable again"));
     assert!(get(port, "/readyz").starts_with("ready"), "{}", get(port, "/readyz"));
     assert!(output(&["job", "disable", "goes"], &disk.0).status.success());
 

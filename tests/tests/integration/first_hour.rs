@@ -198,7 +198,7 @@ fn an_agent_goes_on_without_an_instance_that_holds_the_election_and_does_nothing
     eventually("the job runs", PATIENCE, || (logged(&process.log(), "started items", "items=[0]") > 0).then_some(()));
     let log = process.log();
     let line = log.lines().find(|line| line.contains("has been first for 10 s")).unwrap_or_else(|| panic!("{log}"));
-    assert!(line.contains("this instance goes on") && line.contains(&format!("{session:#x}")), "{line}");
+    assert!(line.contains("this instance continues") && line.contains(&format!("{session:#x}")), "{line}");
 }
 
 /// A place as Java makes it stays: whoever made it would act all the same when it wakes up.
@@ -216,7 +216,7 @@ fn a_silent_first_in_the_queue_of_an_election_is_named() {
     let explained = output(&["--registry", &url, "job", "explain", "report"], folder.path());
     let explained = text(&explained.stdout);
     assert!(explained.contains(&format!("session {session:#x}")), "{explained}");
-    assert!(explained.contains("is first in its queue since"), "{explained}");
+    assert!(explained.contains("has been first in its queue since"), "{explained}");
 }
 
 /// Three agents are restarted one after the other, while one of six items runs for long.

@@ -123,7 +123,7 @@ fn an_edited_file_says_what_does_not_count_and_how_to_make_it_count() {
     assert!(!process.log().contains("differs from the stored one"), "{}", process.log());
     case.file("file.yaml", "0/20", "      jobParameter: new\n");
     process.signal("HUP");
-    let differs = "the configuration of this start differs from the stored one, which counts: \
+    let differs = "the configuration of this start differs from the stored one, which is in force: \
                    `cron` is `0/20 * * * * ?` here and `0/10 * * * * ?` in the registry; `jobParameter` is `new` here and `` in \
                    the registry; apply it with `elasticjob job apply FILE`, or start with `overwrite: changed` or \
                    `overwrite: true`";

@@ -45,7 +45,7 @@ fn a_missing_or_wrong_digest_is_reported_with_what_to_do_and_other_jobs_run_on()
         let mut stranger: Process = agent(&file, &folder.path().join("stranger"));
         eventually("the refusal is logged", PATIENCE, || {
             let log = stranger.log();
-            (log.contains("the registry refuses a request of the job: access to `/closed")
+            (log.contains("the registry rejects a request of the job: access to `/closed")
                 && log.contains("check the digest"))
             .then_some(())
         });
@@ -55,7 +55,7 @@ fn a_missing_or_wrong_digest_is_reported_with_what_to_do_and_other_jobs_run_on()
         });
         // A quiet time: a warning that repeats each second would do so in it.
         elasticjob_tests::pause(Duration::from_secs(5));
-        let warned = stranger.log().matches("the registry refuses").count();
+        let warned = stranger.log().matches("the registry rejects").count();
         assert_eq!(warned, 1, "one line, not one a second: {}", stranger.log());
         assert!(!stranger.log().contains("diverged"), "the servers agree: {}", stranger.log());
         stranger.signal("TERM");
@@ -168,7 +168,7 @@ fn an_election_that_may_not_create_its_latch_is_reported_and_slows_down() {
     elasticjob_tests::pause(Duration::from_secs(5));
     let after = eventually("the metric", PATIENCE, failed);
     assert!(after - before < 20.0, "{} requests in five seconds", after - before);
-    assert_eq!(second.log().matches("the registry refuses").count(), 1, "{}", second.log());
+    assert_eq!(second.log().matches("the registry rejects").count(), 1, "{}", second.log());
     zookeeper.set_acl(election, "world:anyone:cdrwa");
     eventually("it leads", PATIENCE, || second.log().contains("elected leader").then_some(()));
 }

@@ -196,7 +196,7 @@ fn a_port_that_is_taken_is_told_and_the_jobs_run() {
     let port = taken.local_addr().expect("an address").port();
     let agent = start("", "echo it runs", &format!("  dump: {{port: {port}}}\n"));
     eventually("it runs", PATIENCE, || agent.process.log().contains("it runs").then_some(()));
-    let told = format!("key `dump`: 127.0.0.1:{port} cannot be listened on");
+    let told = format!("key `dump`: 127.0.0.1:{port} cannot listen on");
     assert!(agent.process.log().contains(&told), "{}", agent.process.log());
 }
 
@@ -283,7 +283,7 @@ fn the_file_moves_services_and_silent_clients_do_not_keep_others_out() {
         get(second, "/readyz").filter(|(_, body)| body == "ready\n").map(drop)
     });
     assert!(!ask(agent.port, b"dump@report\n").is_empty());
-    assert!(!agent.process.log().contains("cannot be listened on"), "{}", agent.process.log());
+    assert!(!agent.process.log().contains("cannot listen on"), "{}", agent.process.log());
     std::fs::write(&file, text).expect("a file");
     agent.process.signal("HUP");
     eventually("and back", PATIENCE, || get(agent.port, "/readyz").filter(|(_, body)| body == "ready\n").map(drop));

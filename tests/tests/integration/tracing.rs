@@ -281,7 +281,7 @@ fn a_wrong_address_is_told_in_a_clear_line_and_runs_go_on() {
                 .find(|l| l.contains("the event trace cannot be written to") && l.contains(told))
                 .map(str::to_owned)
         });
-        assert!(line.contains("jobs run on"), "{line}");
+        assert!(line.contains("jobs keep running"), "{line}");
         let begun = || logged(&agent.log(), "started items", "items=[0]");
         let before = begun();
         eventually("runs go on", PATIENCE, || (begun() >= before + 3).then_some(()));

@@ -80,8 +80,8 @@ fn wait_prints_the_result_of_each_item_and_disabled_ones_are_named() {
     let case = Case::new();
     let first = case.agent("first", "1", "");
     let second = case.agent("second", "1", "");
-    case.has_items(&first, "items [");
-    case.has_items(&second, "items [");
+    case.has_items(&first, "items=[");
+    case.has_items(&second, "items=[");
     let printed = case.done(&["job", "trigger", "once", "--wait", "--output", "json"]);
     for item in 0..4 {
         assert!(printed.contains(&format!(r#"{{"jobName":"once","item":{item},"result":"ok"}}"#)), "{printed}");
@@ -135,11 +135,7 @@ fn a_failing_item_is_exit_code_1_with_its_result() {
     });
     let output = case.run(&["job", "trigger", "once", "--wait"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
-    assert!(
-        text(&output.stderr).contains("4 items did not succeed, or have no known result"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert!(text(&output.stderr).contains("4 items failed, or their result is unknown"), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout).matches("failed").count(), 4, "{}", text(&output.stdout));
 }
 
@@ -149,8 +145,8 @@ fn a_trigger_while_a_killed_instance_is_still_listed_runs_all_items_once() {
     let mut killed = case.agent("killed", "0", "");
     case.has_items(&killed, "[0-3]");
     let survivor = case.agent("survivor", "0", "");
-    case.has_items(&survivor, "items [");
-    case.has_items(&killed, "items [");
+    case.has_items(&survivor, "items=[");
+    case.has_items(&killed, "items=[");
     eventually("they share the items", PATIENCE, || {
         let shared = case.done(&["shard", "list", "once"]);
         let pid = |process: &Process| shared.contains(&format!("@-@{}", process.pid()));

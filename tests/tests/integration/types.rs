@@ -288,7 +288,7 @@ fn wrong_properties_end_the_start_with_key_value_and_expectation() {
         (Job::new("SCRIPT", 1).prop("script.command.line", "a 'b"), vec!["`a 'b` is wrong", "a quote ' is not closed"]),
         (
             script().prop("elasticjob.script.grace.milliseconds", "-1"),
-            vec!["`-1` is wrong: expected a whole number from 0 to 10000"],
+            vec!["`-1` is invalid: expected a whole number from 0 to 10000"],
         ),
         (
             script().prop("elasticjob.run.timeout.milliseconds", "soon"),
@@ -296,7 +296,7 @@ fn wrong_properties_end_the_start_with_key_value_and_expectation() {
         ),
         (
             script().prop("elasticjob.retry.count", "1001"),
-            vec!["`props.elasticjob.retry.count`: `1001` is wrong: expected a whole number from 0 to 1000"],
+            vec!["`props.elasticjob.retry.count`: `1001` is invalid: expected a whole number from 0 to 1000"],
         ),
         (
             Job::new("HTTP", 1).prop("http.method", "GET"),
@@ -304,21 +304,21 @@ fn wrong_properties_end_the_start_with_key_value_and_expectation() {
         ),
         (
             http().prop("http.uri", "ftp://localhost/"),
-            vec!["`ftp://localhost/` is wrong: expected an address that begins with http"],
+            vec!["`ftp://localhost/` is invalid: expected an address that begins with http"],
         ),
-        (http().prop("http.method", "post"), vec!["`post` is wrong: expected one of GET, POST", "in upper case"]),
+        (http().prop("http.method", "post"), vec!["`post` is invalid: expected one of GET, POST", "in upper case"]),
         (
             http().prop("http.read.timeout.milliseconds", "0"),
-            vec!["`0` is wrong: expected a whole number from 1 to 3600000"],
+            vec!["`0` is invalid: expected a whole number from 1 to 3600000"],
         ),
         (
             http().prop("elasticjob.http.ca.file", "/none.pem"),
-            vec!["`/none.pem` is wrong: expected a file of certificates"],
+            vec!["`/none.pem` is invalid: expected a file of certificates"],
         ),
         (
             script().handler("MAIL"),
             vec![
-                "key `jobErrorHandlerType`: `MAIL` is wrong: expected one of LOG, THROW, IGNORE, EMAIL, WECHAT, DINGTALK",
+                "key `jobErrorHandlerType`: `MAIL` is invalid: expected one of LOG, THROW, IGNORE, EMAIL, WECHAT, DINGTALK",
             ],
         ),
         (
@@ -342,7 +342,7 @@ fn wrong_properties_end_the_start_with_key_value_and_expectation() {
         ),
         (
             email().prop("email.port", "x"),
-            vec!["`props.email.port`: `x` is wrong: expected a whole number from 1 to 65535"],
+            vec!["`props.email.port`: `x` is invalid: expected a whole number from 1 to 65535"],
         ),
         (script().handler("WECHAT"), vec!["key `props.wechat.webhook` is missing or empty"]),
         (script().handler("DINGTALK"), vec!["key `props.dingtalk.webhook` is missing or empty"]),
@@ -355,7 +355,7 @@ fn wrong_properties_end_the_start_with_key_value_and_expectation() {
         ),
         (
             script().listener("NOBODY"),
-            vec!["key `jobListenerTypes`: `NOBODY` is wrong: expected one of SCRIPT, DISTRIBUTE_ONCE"],
+            vec!["key `jobListenerTypes`: `NOBODY` is invalid: expected one of SCRIPT, DISTRIBUTE_ONCE"],
         ),
         (
             script().listener("SCRIPT"),

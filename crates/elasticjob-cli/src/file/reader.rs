@@ -95,7 +95,7 @@ impl Reader {
         }
         let text = match entry.value.is_null() {
             true => format!("key `{}` has no value: expected {expected}", entry.key),
-            false => format!("key `{}`: `{}` is wrong: expected {expected}", entry.key, entry.value.shown()),
+            false => format!("key `{}`: `{}` is invalid: expected {expected}", entry.key, entry.value.shown()),
         };
         self.fault(entry.value.at, text);
     }

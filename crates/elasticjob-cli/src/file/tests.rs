@@ -104,10 +104,10 @@ fn every_fault_is_told_with_its_place_key_value_and_expectation() {
     assert_eq!(
         faults(text),
         [
-            "3:18: key `serverLists`: `localhost` is wrong: expected host:port,host:port",
+            "3:18: key `serverLists`: `localhost` is invalid: expected host:port,host:port",
             "8:7: unknown key `corn` in job `a`: did you mean `cron`?",
-            "9:27: key `shardingTotalCount`: `many` is wrong: expected a whole number from 1 to 10000",
-            "10:17: key `failover`: `perhaps` is wrong: expected true or false",
+            "9:27: key `shardingTotalCount`: `many` is invalid: expected a whole number from 1 to 10000",
+            "10:17: key `failover`: `perhaps` is invalid: expected true or false",
             "12:7: key `elasticJobClass` in job `b`: a class is code: run it with the library, or use `elasticJobType`",
             "14:5: key `elasticJobType` is missing in job `c`: expected a type such as SCRIPT",
             "14:5: key `shardingTotalCount` is missing in job `c`: expected a whole number from 1",
@@ -147,10 +147,10 @@ fn services_listen_on_the_loopback_unless_the_file_says_otherwise() {
     );
     assert_eq!(services("  dump: {port: 9888, enabled: false}\n"), Ok(Services::default()));
     for (lines, expected) in [
-        ("  dump: {port: 65536}\n", "2:16: key `port`: `65536` is wrong: expected a whole number from 0 to 65535"),
+        ("  dump: {port: 65536}\n", "2:16: key `port`: `65536` is invalid: expected a whole number from 0 to 65535"),
         (
             "  metrics: {port: 1, host: everywhere}\n",
-            "2:28: key `host`: `everywhere` is wrong: expected an IP address of this host; 0.0.0.0 for all",
+            "2:28: key `host`: `everywhere` is invalid: expected an IP address of this host; 0.0.0.0 for all",
         ),
         ("  metrics: {prot: 1}\n", "2:13: unknown key `prot` in `metrics`: did you mean `port`?"),
     ] {
@@ -278,7 +278,7 @@ fn faults_say_what_to_do() {
         ),
         (
             format!("elasticjob:\n  jobs:\n    a: {{{job}, overwrite: sometimes}}\n"),
-            "key `overwrite`: `sometimes` is wrong: expected true, false or changed",
+            "key `overwrite`: `sometimes` is invalid: expected true, false or changed",
         ),
         (
             format!("elasticjob:\n  jobs:\n    a: {{{job}, shardingItemParameters: {{x: y}}}}\n"),
@@ -301,7 +301,7 @@ fn faults_say_what_to_do() {
             format!(
                 "elasticjob:\n  regCenter: {{serverLists: 'h:1', namespace: n, sessionTimeoutMilliseconds: -3}}\n  jobs: {{a: {{{job}}}}}\n"
             ),
-            "`sessionTimeoutMilliseconds`: `-3` is wrong: expected a whole number from 0",
+            "`sessionTimeoutMilliseconds`: `-3` is invalid: expected a whole number from 0",
         ),
         (
             format!(
@@ -370,7 +370,7 @@ fn a_job_whose_properties_have_no_effect_is_a_warning_and_one_that_contradicts_i
     }
     let both = "elasticjob.retry.delay.milliseconds: 10, elasticjob.retry.delay.max.milliseconds: 5";
     let (faults, _) = checked(&format!("{script}, props: {{script.command.line: x, {both}}}"));
-    assert!(faults[0].contains("`5` is wrong: expected at least 10, the first delay"), "{faults:?}");
+    assert!(faults[0].contains("`5` is invalid: expected at least 10, the first delay"), "{faults:?}");
     for (uri, reason) in [("http://h:99999/ x", "invalid port number"), ("http://", "empty host")] {
         let (faults, _) = checked(&format!(
             "elasticJobType: HTTP, cron: '0 0 4 * * ?', props: {{http.uri: '{uri}', http.method: GET}}"
@@ -408,7 +408,7 @@ fn a_job_whose_name_comes_again_is_checked_too() {
     let job = "elasticJobType: SCRIPT, shardingTotalCount: 1";
     let text = format!("elasticjob:\n  jobs:\n    a: {{{job}, misfire: maybe}}\n    a: {{{job}}}\n");
     let expected =
-        ["3:65: key `misfire`: `maybe` is wrong: expected true or false", "4:5: key `a` is already set in line 3"];
+        ["3:65: key `misfire`: `maybe` is invalid: expected true or false", "4:5: key `a` is already set in line 3"];
     assert_eq!(faults(&text), expected);
 }
 
@@ -488,8 +488,8 @@ fn what_is_wrong_beside_another_fault_is_told_in_the_same_pass() {
     for part in [
         "`FOO` is not known: expected RDB",
         "key `url` in `dataSource`",
-        "`serverLists`: `***` is wrong: expected host:port,host:port; credentials are",
-        "`sessionTimeoutMilliseconds`: `1` is wrong: expected 0 for the default of 60000, or at least 100",
+        "`serverLists`: `***` is invalid: expected host:port,host:port; credentials are",
+        "`sessionTimeoutMilliseconds`: `1` is invalid: expected 0 for the default of 60000, or at least 100",
         "pair `x=y`: `x` is not an item number",
         "item 5, 6 is not in 0 to 0",
         "item 0 has two parameters",

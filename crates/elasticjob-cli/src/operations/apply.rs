@@ -29,7 +29,7 @@ pub(super) fn read(path: &Path) -> Result<Wanted, Failure> {
         true => std::io::stdin().read_to_string(&mut text).map(drop),
         false => std::fs::read_to_string(path).map(|read| text = read),
     };
-    read.map_err(|error| wrong(format!("1:1: the file cannot be read: {error}")))?;
+    read.map_err(|error| wrong(format!("1:1: cannot read the file: {error}")))?;
     let root =
         yaml::parse(&text).map_err(|e| wrong(format!("{}:{}: not YAML: {}", e.at.line, e.at.column, e.reason)))?;
     let has = |key: &str| root.map().is_some_and(|entries| entries.iter().any(|entry| entry.key == key));
@@ -47,7 +47,10 @@ async fn keep_disabled(operations: &Operations, mut document: JobDocument) -> Jo
     let Ok(stored) = operations.config(&document.job_name).await else { return document };
     let is_disabled = JobDocument::parse(stored.text.as_bytes()).is_ok_and(|stored| stored.disabled);
     if is_disabled && !document.disabled {
-        output::tell(&format!("job `{0}` is disabled and stays so: `elasticjob job enable {0}`", document.job_name));
+        output::tell(&format!(
+            "job `{0}` stays disabled; enable it with `elasticjob job enable {0}`",
+            document.job_name
+        ));
         document.disabled = true;
     }
     document
@@ -77,12 +80,12 @@ pub(super) async fn run(operations: &Operations, wanted: Wanted, yes: bool, form
         return Err(unknown.remove(0).into());
     }
     for error in unknown {
-        output::tell(&format!("{error}; it is skipped: an agent creates it at its start"));
+        output::tell(&format!("{error}; skipping it, because an agent creates it when it starts"));
     }
     let mut listing = Listing::new(&[]);
     for change in &changes {
         for warning in &change.warnings {
-            output::tell(&format!("job `{}`: key {warning}; its instances may know more", change.job));
+            output::tell(&format!("job `{}`: key {warning}; its instances may support it", change.job));
         }
         let difference = difference(change);
         listing

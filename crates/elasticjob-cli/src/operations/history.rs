@@ -69,7 +69,7 @@ fn print(job: &str, history: History, format: Output) -> Result<(), Failure> {
     }
     output::data(&listing.text(format))?;
     if history.entries.is_empty() {
-        output::tell(&format!("no such run of `{job}` in {}", history.from));
+        output::tell(&format!("no matching run of job `{job}` in {}", history.from));
     }
     Ok(())
 }

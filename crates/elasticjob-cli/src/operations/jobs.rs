@@ -214,7 +214,7 @@ pub(super) async fn explain(registry: Attached, name: &str, format: Output) -> R
     output::data(&explained(&found).text(format))?;
     let causes: Vec<&str> = found.causes().map(|cause| cause.name.word()).collect();
     match (causes.as_slice(), found.next) {
-        (["registry"], _) => Err(anyhow::anyhow!("the registry cannot be read").into()),
+        (["registry"], _) => Err(anyhow::anyhow!("cannot read the registry").into()),
         ([], Some(next)) => {
             output::tell(&format!("nothing keeps `{name}` from running; it fires next at {next}"));
             Ok(())

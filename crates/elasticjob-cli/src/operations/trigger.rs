@@ -27,7 +27,7 @@ pub(super) async fn all(operations: &Operations, names: &[String]) -> Result<(),
 /// Says which items a trigger does not run.
 fn not_run(job: &str, triggered: &Triggered) {
     for (item, reason) in &triggered.not_run {
-        output::tell(&format!("item {item} of `{job}` does not run: {reason}"));
+        output::tell(&format!("job `{job}`: item {item} does not run: {reason}"));
     }
 }
 
@@ -86,8 +86,8 @@ pub(super) async fn and_wait(
     output::data(&listing.text(format))?;
     match failed {
         0 => Ok(()),
-        1 => Err(anyhow::anyhow!("an item did not succeed, or has no known result").into()),
-        _ => Err(anyhow::anyhow!("{failed} items did not succeed, or have no known result").into()),
+        1 => Err(anyhow::anyhow!("an item failed, or its result is unknown").into()),
+        _ => Err(anyhow::anyhow!("{failed} items failed, or their result is unknown").into()),
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Cron, Days};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CronError {
     /// Fewer than six fields.
-    #[error("{given} of at least 6 fields given; expected: second minute hour day-of-month month day-of-week [year]{}", quartz_form(.quartz.as_deref()))]
+    #[error("{given} fields, expected at least 6: second minute hour day-of-month month day-of-week [year]{}", quartz_form(.quartz.as_deref()))]
     FieldsMissing {
         /// How many there were.
         given: usize,
@@ -28,7 +28,7 @@ pub enum CronError {
         expected: String,
     },
     /// Both day fields are set, or neither is.
-    #[error("day-of-month `{date}` and day-of-week `{weekday}`: one of the two must be `?` and the other must not")]
+    #[error("day-of-month `{date}` and day-of-week `{weekday}`: exactly one of the two must be `?`")]
     Days {
         /// The day-of-month field.
         date: String,

@@ -72,10 +72,10 @@ fn a_refusal_names_the_field_and_what_was_expected() {
     for (text, message) in [
         (
             "* * * * *",
-            "5 of at least 6 fields given; expected: second minute hour day-of-month month day-of-week [year]; the Unix expression is `0 * * * * ?` here",
+            "5 fields, expected at least 6: second minute hour day-of-month month day-of-week [year]; the Unix expression is `0 * * * * ?` here",
         ),
         ("0 0 0 32 * ?", "day-of-month `32`: values must be between 1 and 31"),
-        ("0 0 0 * * *", "day-of-month `*` and day-of-week `*`: one of the two must be `?` and the other must not"),
+        ("0 0 0 * * *", "day-of-month `*` and day-of-week `*`: exactly one of the two must be `?`"),
         ("0 0 0 ? * 1#6", "day-of-week `1#6`: `#` must be followed by a number between 1 and 5"),
         (
             "0 0 0 1 XXX ?",

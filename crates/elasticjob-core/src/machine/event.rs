@@ -574,7 +574,7 @@ impl fmt::Display for Message<'_> {
             ),
             JobEvent::LedgerAhead { counts: false, .. } => write!(
                 f,
-                "items started for due times more than {} s ahead of this clock: one of the clocks was wrong; they may start again for due times up to then",
+                "items started for due times more than {} s ahead of this clock: one of the clocks was off; they may start again for due times up to then",
                 limits::LEDGER_AHEAD.as_secs()
             ),
             JobEvent::RemovedServer { .. } => f.write_str("deleted the node of a server that has no instance"),

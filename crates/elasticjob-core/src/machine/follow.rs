@@ -84,7 +84,7 @@ impl JobMachine {
             if misfire && !items.is_empty() {
                 out.report(JobEvent::Misfired { items, due });
             } else {
-                let reason = "its items were not known in time: a resharding went on, or the registry was away";
+                let reason = "its items were not known in time, because of a resharding or a lost connection";
                 out.report(JobEvent::Skipped { items, due, reason });
             }
         }

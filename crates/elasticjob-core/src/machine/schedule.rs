@@ -140,7 +140,7 @@ impl JobMachine {
             self.schedule.next_due = cron.next(due, &config.time_zone);
         }
         if let Some(due) = skipped {
-            let reason = "the process was held up, and a later firing is due already";
+            let reason = "the process was paused, and a later firing is due already";
             out.report(JobEvent::Skipped { items: Vec::new(), due, reason });
         }
         if let Some(due) = last {
@@ -249,7 +249,7 @@ impl JobMachine {
             }
         }
         if !elsewhere.is_empty() {
-            let reason = "an interrupted run of them is being taken over";
+            let reason = "an interrupted run of these items is being taken over";
             out.report(JobEvent::Skipped { items: elsewhere, due, reason });
         }
         self.say_missed(missed, due, out);

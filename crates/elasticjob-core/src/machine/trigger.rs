@@ -17,8 +17,8 @@ const BEYOND: &str = "no items of the job any more";
 /// The same as the result of a trigger.
 const NOT_RUN_DISABLED: &str = "not run: the item is disabled";
 const NOT_RUN_JOB_DISABLED: &str = "not run: the job is disabled";
-const NOT_RUN_BEYOND: &str = "not run: the job has no such item any more";
-pub(super) const NOT_RUN_LOST: &str = "not run: the connection to the registry was lost at its begin";
+const NOT_RUN_BEYOND: &str = "not run: the job no longer has the item";
+pub(super) const NOT_RUN_LOST: &str = "not run: the connection to the registry was lost when it started";
 
 impl JobMachine {
     pub(super) fn trigger(&mut self, now: Timestamp, out: &mut Effects) {

@@ -134,7 +134,7 @@ impl Look<'_> {
                         found.iter().map(|d| format!("`{}` `{}` instead of `{}`", d.key, d.here, d.stored)).collect();
                     format!("{id} was started with {}", keys.join(", "))
                 });
-                let cure = "the stored configuration counts: `elasticjob job apply FILE` stores that of FILE";
+                let cure = "the stored configuration is in force; `elasticjob job apply FILE` stores that of FILE";
                 let evidence = format!("{evidence}; {}; {cure}", told.collect::<Vec<_>>().join("; "));
                 self.push(CheckName::Configuration, Verdict::Note, evidence);
             }
@@ -152,7 +152,7 @@ impl Look<'_> {
         match self.config {
             None => self.push(CheckName::Job, Verdict::Skipped, "needs a configuration"),
             Some(config) if config.disabled && enabled.is_empty() => {
-                let evidence = "`disabled: true` in its configuration, and no server is enabled: `elasticjob job enable` undoes it";
+                let evidence = "`disabled: true` in its configuration, and no server is enabled; `elasticjob job enable` enables it";
                 self.push(CheckName::Job, Verdict::Cause, evidence);
             }
             Some(config) if config.disabled => {
@@ -166,7 +166,7 @@ impl Look<'_> {
     fn instances(&mut self) {
         let view = &self.picture.view;
         if view.instances.is_empty() {
-            let evidence = "no process runs this job: start an agent whose file has it, or have it read its file again; where one runs, its log and /readyz say why it has not joined";
+            let evidence = "no instance runs this job; start an agent whose file contains it, or reload the file with SIGHUP; if an agent runs, its log and /readyz show why the job has not joined";
             return self.push(CheckName::Instances, Verdict::Cause, evidence);
         }
         let evidence = joined(view.instances.keys());
@@ -204,7 +204,7 @@ impl Look<'_> {
             states.iter().map(|(ip, state)| format!("{ip} {state}")).collect::<Vec<_>>().join(", ")
         };
         let cure = if wrong.iter().any(|(_, state)| **state == "disabled") {
-            ": `elasticjob server enable` undoes it"
+            "; `elasticjob server enable` enables it"
         } else {
             ""
         };
@@ -226,7 +226,7 @@ impl Look<'_> {
         let found = match self.picture.view.leader_id() {
             None => Err(format!("no instance leads, so no instance assigns the items{}", self.queue("election"))),
             Some(id) if self.is_live(&id) => Ok(id),
-            Some(id) => Err(format!("`leader/election/instance` names {id}, which is not there")),
+            Some(id) => Err(format!("`leader/election/instance` names {id}, which has left")),
         };
         match found {
             Ok(evidence) => self.push(CheckName::Leader, Verdict::Fine, evidence),
@@ -243,12 +243,12 @@ impl Look<'_> {
         let instances = &self.picture.view.instances;
         let instance = instances.iter().find(|(_, instance)| instance.owner == node.owner).map(|(id, _)| id.as_str());
         let way_out = if latch::is_guarded(place) {
-            "the next instance in the queue goes on without it, or, where none waits, restart it".to_owned()
+            "the next instance in the queue continues without it; if none waits, restart it".to_owned()
         } else {
             format!("end it, or delete {place}")
         };
         format!(
-            "; session {:#x} ({}) is first in its queue since {}: where that lasts, its process does not act: {way_out}",
+            "; session {:#x} ({}) has been first in its queue since {}; if that lasts, its process does not act: {way_out}",
             node.owner,
             instance.unwrap_or("of an unknown process"),
             self.ago(node.created)
@@ -271,7 +271,7 @@ impl Look<'_> {
             }
         }
         let asked = self.picture.view.necessary.as_ref().map(|node| node.created);
-        let since = asked.map(|since| format!("to be divided anew since {}", self.ago(since)));
+        let since = asked.map(|since| format!("resharding requested {}", self.ago(since)));
         if unowned.is_empty() && orphaned.is_empty() {
             let mut told: Vec<String> = owners.iter().map(|(id, items)| format!("{} on {id}", Ranges(items))).collect();
             let verdict = if asked.is_some() { Verdict::Note } else { Verdict::Fine };
@@ -280,7 +280,7 @@ impl Look<'_> {
             let few = items.len() < self.picture.view.available().len();
             if few && self.config.is_some_and(|c| c.sharding_strategy.eq_ignore_ascii_case(shard::DEFAULT)) {
                 told.push(format!(
-                    "{} gives jobs with few items to the same instances: ROUND_ROBIN spreads such jobs",
+                    "{} gives jobs with few items to the same instances; ROUND_ROBIN spreads such jobs",
                     shard::DEFAULT
                 ));
             }
@@ -297,7 +297,7 @@ impl Look<'_> {
         // A leader of Java divides when the job fires, or is triggered, and not before.
         let fired = asked.is_none_or(|asked| self.latest(SKIPPED_AFTER).is_some_and(|due| due > asked));
         if !fired {
-            told.push("which a leader of Java does at the next firing".into());
+            told.push("a Java leader reshards at the next firing".into());
         }
         self.push(CheckName::Items, if fired { Verdict::Cause } else { Verdict::Note }, told.join("; "));
     }
@@ -323,10 +323,10 @@ impl Look<'_> {
         let node = mark?;
         let id = node.text();
         match self.picture.view.instances.get(&id) {
-            None => Some(format!("of {id}, which is not there, since {}", self.ago(node.created))),
+            None => Some(format!("of {id}, which has left, since {}", self.ago(node.created))),
             // The instance came back in a new session under its old name.
             Some(live) if node.owner != 0 && live.owner != node.owner => {
-                Some(format!("of an earlier life of {id}, since {}", self.ago(node.created)))
+                Some(format!("of an earlier process with the id {id}, since {}", self.ago(node.created)))
             }
             Some(_) => None,
         }
@@ -358,7 +358,7 @@ impl Look<'_> {
             ));
         }
         if orphans.is_empty() {
-            return self.push(CheckName::Marks, Verdict::Fine, "none without its owner");
+            return self.push(CheckName::Marks, Verdict::Fine, "no stale marks");
         }
         self.push(CheckName::Marks, Verdict::Cause, orphans.join("; "));
     }
@@ -379,7 +379,7 @@ impl Look<'_> {
         use CheckName::{Instances, Job, Servers};
         let running = self.running();
         if running.is_empty() {
-            return self.push(CheckName::PreviousRun, Verdict::Fine, "nothing runs at the moment");
+            return self.push(CheckName::PreviousRun, Verdict::Fine, "nothing is running");
         }
         let tell = |(item, node): &(u32, &Node)| {
             let id = node.text();
@@ -411,7 +411,7 @@ impl Look<'_> {
         }
         let missed = self.marked(|nodes| nodes.misfire.is_some());
         if missed.is_empty() {
-            return self.push(CheckName::Misfire, Verdict::Fine, "no firing is to be caught up");
+            return self.push(CheckName::Misfire, Verdict::Fine, "no firing to catch up");
         }
         if self.config.is_some_and(|config| !config.misfire) {
             // Java marks them all the same, and leaves the marks.
@@ -442,7 +442,7 @@ impl Look<'_> {
         }
         let gone = joined(view.triggers.iter().filter(|id| !view.is_live(id)));
         if !gone.is_empty() {
-            told.push(format!("the trigger of {gone} waits, which is not there"));
+            told.push(format!("the trigger of {gone}, which has left, is waiting"));
         }
         match told.is_empty() {
             true => self.push(CheckName::Triggers, Verdict::Fine, "none waits"),
@@ -513,7 +513,7 @@ impl Look<'_> {
         }
         if owed.is_empty() {
             let told = if begun.is_empty() {
-                "no item owes it".to_owned()
+                "all items accounted for".to_owned()
             } else {
                 format!("accounted for by {}", Ranges(&begun))
             };
@@ -521,7 +521,7 @@ impl Look<'_> {
         }
         let told: Vec<String> = owed.iter().map(|(id, items)| format!("items {} of {id}", Ranges(items))).collect();
         let evidence = format!(
-            "due {due}: not begun by {}; where nothing above says why, the log of that process does",
+            "due {due}: not started by {}; if no line above explains it, check the log of that process",
             told.join("; ")
         );
         let misfire = self.config.is_none_or(|c| c.misfire);

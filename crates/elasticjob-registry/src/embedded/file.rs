@@ -174,7 +174,7 @@ impl OpenFile {
             // A disk that is nearly full lets the file be opened, and fails the next write.
             if written.is_ok() && is_broken && !changes.is_empty() {
                 is_broken = false;
-                tracing::info!("the embedded registry {} can be written again", self.path.display());
+                tracing::info!("the embedded registry {} is writable again", self.path.display());
             }
             let failure = written.err().map(|error| self.failed(&error, std::mem::replace(&mut is_broken, true)));
             if failure.is_none()
@@ -209,7 +209,7 @@ impl OpenFile {
         let reason = error.reason();
         if !is_known {
             tracing::error!(
-                "cannot write the embedded registry {}: {reason}; no job starts until it can be written again",
+                "cannot write the embedded registry {}: {reason}; no job starts until it is writable again",
                 self.path.display()
             );
         }
@@ -407,7 +407,7 @@ impl fmt::Display for Found {
 
 fn check(database: &mut Database) -> Result<Found, Fault> {
     if !database.check_integrity()? {
-        tracing::warn!("the check found an unclean file and repaired it");
+        tracing::warn!("the file was not closed cleanly; repaired it");
     }
     Ok(Found { nodes: Contents::read(database)?.nodes.len() })
 }

@@ -98,7 +98,10 @@ fn serve(path: &Path, store: Arc<Store>) -> Connection {
     let server = match socket::serve(Arc::clone(&store), &socket_path(path)) {
         Ok(server) => Some(Box::new(server) as Box<dyn Company>),
         Err(error) => {
-            tracing::warn!("commands cannot reach {}: {error}", path.display());
+            tracing::warn!(
+                "cannot create the socket of {}: {error}; commands cannot use the registry while this process runs",
+                path.display()
+            );
             None
         }
     };

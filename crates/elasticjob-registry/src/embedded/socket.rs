@@ -68,13 +68,16 @@ pub(super) fn serve(store: Arc<Store>, path: &Path) -> io::Result<Server> {
                         let _open = open;
                         let session = store.open_session();
                         if let Err(error) = visit(&store, session, stream).await {
-                            tracing::debug!("a visitor of {} left: {error}", store.description());
+                            tracing::debug!("a client of {} disconnected: {error}", store.description());
                         }
                         store.close_session(session);
                     });
                 }
                 Err(error) => {
-                    tracing::warn!("{} takes no visitors for a moment: {error}", store.description());
+                    tracing::warn!(
+                        "the socket of {} does not accept connections: {error}; retrying",
+                        store.description()
+                    );
                     clock::sleep(std::time::Duration::from_secs(1)).await;
                 }
             }

@@ -72,7 +72,7 @@ impl Shared {
             registry: self.description(),
             reason: match &*self.link.borrow() {
                 Link::Down { reason, .. } => reason.clone(),
-                Link::Closed => "it was closed".into(),
+                Link::Closed => "the connection was closed".into(),
                 Link::Up { .. } => "it is just being set up".into(),
             },
         })
@@ -147,7 +147,7 @@ async fn connect_for_ever(shared: &Shared) {
                 }
             }
             Err(NotConnected::Expired) if session.is_some() => {
-                tracing::warn!("{}: the session has expired, a new one is opened", shared.description());
+                tracing::warn!("{}: the session has expired; opening a new one", shared.description());
                 session = None;
             }
             Err(error) => {
@@ -159,7 +159,7 @@ async fn connect_for_ever(shared: &Shared) {
                 if failures > shared.settings.max_retries {
                     tracing::error!(
                         attempt = failures,
-                        "cannot connect to {}: {reason}; trying on",
+                        "cannot connect to {}: {reason}; retrying",
                         shared.description()
                     );
                 } else {
@@ -176,9 +176,9 @@ async fn connect_for_ever(shared: &Shared) {
 enum NotConnected {
     #[error("the session has expired")]
     Expired,
-    #[error("the authentication failed: check the digest")]
+    #[error("authentication failed; check the digest")]
     AuthFailed,
-    #[error("the namespace node may not be read: check the digest")]
+    #[error("access to the namespace node is denied; check the digest")]
     Denied,
     #[error("{0}")]
     NoServer(String),
@@ -262,7 +262,7 @@ async fn serve(shared: &Shared, client: Client, renewed: bool) -> Broken {
     *shared.current.lock() = Some(client);
     tracing::info!(
         session = format_args!("{session:#x}"),
-        "connected to {} with {} session, time-out {} ms",
+        "connected to {} with {} session, timeout {} ms",
         shared.description(),
         if renewed { "a new" } else { "the same" },
         timeout.as_millis()
@@ -274,9 +274,9 @@ async fn serve(shared: &Shared, client: Client, renewed: bool) -> Broken {
     };
     *shared.current.lock() = None;
     if !*shared.stopped.borrow() {
-        tracing::warn!("the connection to {} is lost: {reason}", shared.description());
+        tracing::warn!("lost the connection to {}: {reason}", shared.description());
     }
-    shared.set(Link::down(format!("the connection is lost: {reason}")));
+    shared.set(Link::down(format!("connection lost: {reason}")));
     reason
 }
 

@@ -88,7 +88,7 @@ impl Settings {
             !s.is_empty() && s != "." && s != ".." && s.chars().all(|c| is_registry_char(c) && !c.is_whitespace())
         };
         if !self.namespace.split('/').all(segment_is_right) {
-            let expected = "expected one or more names divided by `/`, with no leading `/`";
+            let expected = "expected one or more names separated by `/`, with no leading `/`";
             wrong("namespace", &self.namespace, expected);
         } else if self.namespace == "zookeeper" {
             wrong("namespace", &self.namespace, "that node is ZooKeeper's own");

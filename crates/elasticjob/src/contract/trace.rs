@@ -80,7 +80,7 @@ pub enum TraceError {
     #[error("{0}")]
     Away(String),
     /// The storage refused some events permanently. It stored the others.
-    #[error("{events} events were refused: {reason}")]
+    #[error("{events} events were rejected: {reason}")]
     Refused {
         /// The number of refused events.
         events: usize,

@@ -74,7 +74,7 @@ impl Settings {
         let username = props.text(USERNAME).unwrap_or_default().to_owned();
         let password = props.text(PASSWORD).unwrap_or_default().to_owned();
         props.required(FROM, "an address");
-        props.required(TO, "addresses, divided by commas");
+        props.required(TO, "addresses, separated by commas");
         let encryption = match (props.flag(USE_SSL, true), props.flag(STARTTLS, false)) {
             (true, true) => {
                 props.fault(STARTTLS, "it needs `email.useSsl: false`: one excludes the other".into());

@@ -64,7 +64,7 @@ impl Dispatcher {
         let name = &failure.config().error_handler;
         let Some(handler) = self.plugins.find_error_handler(name) else {
             let job = failure.job_name();
-            return tracing::error!(job, "jobErrorHandlerType `{name}` is not known here; it failed: {failure}");
+            return tracing::error!(job, "unknown jobErrorHandlerType `{name}`; unhandled failure: {failure}");
         };
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let job = failure.job_name();
@@ -76,9 +76,9 @@ impl Dispatcher {
             let (job, name) = (failure.job_name(), handler.name());
             match clock::within(HANDLER_MAX, work).await {
                 Some(Ok(())) => {}
-                Some(Err(_)) => tracing::error!(job, "the error handler `{name}` panicked; it was about: {failure}"),
+                Some(Err(_)) => tracing::error!(job, "error handler `{name}` panicked while handling: {failure}"),
                 None => {
-                    tracing::error!(job, "the error handler `{name}` hangs and is given up; it was about: {failure}")
+                    tracing::error!(job, "error handler `{name}` timed out while handling: {failure}")
                 }
             }
             drop(place);
@@ -98,8 +98,8 @@ impl ErrorHandler for Log {
 
     async fn handle(&self, failure: &Failure) {
         match failure.item() {
-            Some(item) => tracing::error!(job = failure.job_name(), item, "the item failed: {failure}"),
-            None => tracing::error!(job = failure.job_name(), "a listener failed: {failure}"),
+            Some(item) => tracing::error!(job = failure.job_name(), item, "item failed: {failure}"),
+            None => tracing::error!(job = failure.job_name(), "listener failed: {failure}"),
         }
     }
 }

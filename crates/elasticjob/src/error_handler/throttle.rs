@@ -56,7 +56,7 @@ impl<M: Messenger> ErrorHandler for Throttled<M> {
     }
 
     async fn handle(&self, failure: &Failure) {
-        tracing::error!(job = failure.job_name(), item = failure.item(), "failed: {failure}");
+        tracing::error!(job = failure.job_name(), item = failure.item(), "item failed: {failure}");
         let (now, interval) = (clock::now(), interval(&mut Props::of(failure.config())));
         let message = message(failure);
         let turn = self.jobs.lock().entry(failure.job_name().to_owned()).or_default().turn(now, interval, &message);

@@ -184,7 +184,11 @@ impl Attempt<'_> {
             // Its thread cannot be stopped. The item stays marked as running, else it would run twice.
             let (job, item) = (context.job_name(), context.item());
             let mut left = left.clone();
-            tracing::error!(job, item, "{reason}, and the blocking code goes on: its item is free when it ends");
+            tracing::error!(
+                job,
+                item,
+                "{reason}; its blocking code cannot be interrupted, the item stays locked until it returns"
+            );
             tokio::select! {
                 result = work => Some(result),
                 () = left.wait() => None,

@@ -366,7 +366,7 @@ impl Running {
                 (end, result)
             }
             // Its turn has not come in time: whoever has the item next runs it.
-            Start::Leaving => (ItemEnd::Failed, Err("not executed: the job was leaving before its turn came".into())),
+            Start::Leaving => (ItemEnd::Failed, Err("not executed: the job left before the item's turn".into())),
             Start::Over => (ItemEnd::NotStarted, Err(SessionOver.into())),
         };
         end.tell(ended);

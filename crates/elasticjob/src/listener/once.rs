@@ -360,7 +360,7 @@ impl<'a> Gathering<'a> {
             }
             self.pause().await;
         }
-        tracing::error!(job = self.run.job_name(), "the marks of `{}` could not be taken away", self.moment);
+        tracing::error!(job = self.run.job_name(), "cannot delete the nodes of `{}`", self.moment);
     }
 
     async fn is_gone(&self, path: &str) -> bool {

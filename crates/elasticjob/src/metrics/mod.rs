@@ -304,7 +304,7 @@ impl Collector for Series {
                 }
             }
         }
-        self.each_job(out, "misfires", "Items that could not begin when they were due", |j| counter(&j.misfires))?;
+        self.each_job(out, "misfires", "Items that could not start when they were due", |j| counter(&j.misfires))?;
         self.each_job(out, "failovers", "Items taken over from instances that died", |j| counter(&j.failovers))?;
         self.each_job(out, "reshards", "Divisions of the items by this instance", |j| counter(&j.reshards))?;
         self.each_job(out, "skipped_firings", "Firings that were skipped", |j| counter(&j.skipped))?;
@@ -332,7 +332,7 @@ impl Collector for Series {
         Series::each(out, about, "kind", kinds.map(|(kind, count)| (kind, counter(&count.failed))))?;
         gauge(self.beside.registry_up.into()).encode(out.encode_descriptor(
             "registry_up",
-            "Whether there is a link",
+            "Whether the registry is connected",
             None,
             MetricType::Gauge,
         )?)?;

@@ -167,7 +167,7 @@ fn disabled_in_config(picture: &Picture, disabled: bool) -> Option<Op> {
     let mut document = match JobDocument::parse(&node.data) {
         Ok(document) => document,
         Err(error) => {
-            tracing::warn!(job, "the configuration cannot be read, so that only the servers are changed: {error}");
+            tracing::warn!(job, "invalid stored configuration; changing only the servers: {error}");
             return None;
         }
     };

@@ -150,7 +150,7 @@ impl Writer {
                         let dropped = self.load.dropped.load(Ordering::Relaxed) - self.told;
                         tracing::error!(
                             "the event trace cannot be written to {}: {error}; {waiting} events wait, {dropped} were \
-                             dropped, jobs run on",
+                             dropped; jobs keep running",
                             self.sink.describe()
                         );
                         silent = Duration::ZERO;
@@ -160,7 +160,7 @@ impl Writer {
             }
             if self.receiver.is_closed() {
                 let lost = events.len() + self.receiver.len();
-                tracing::error!("the end of the event trace is lost, {lost} events: nobody is left to wait for it");
+                tracing::error!("dropped the last {lost} events of the event trace at shutdown");
                 return;
             }
             clock::sleep(pause).await;
@@ -168,7 +168,7 @@ impl Writer {
             pause = (pause * 2).min(RETRY_MAX);
         }
         if away {
-            tracing::info!("the event trace is written to {} again", self.sink.describe());
+            tracing::info!("writing the event trace to {} again", self.sink.describe());
         }
     }
 
@@ -177,7 +177,7 @@ impl Writer {
         let dropped = all - std::mem::replace(&mut self.told, all);
         if dropped > 0 {
             tracing::error!(
-                "event trace in {}: {dropped} events were dropped, the queue was full",
+                "event trace in {}: {dropped} events were dropped because the queue was full",
                 self.sink.describe()
             );
         }

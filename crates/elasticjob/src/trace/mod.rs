@@ -98,7 +98,7 @@ impl Tracer {
                 let bus = self.open(&element.kind, &key.1, Retention::Default);
                 if let Err(reason) = &bus {
                     let job = config.name.as_str();
-                    tracing::warn!(job, "the tracing element of the stored configuration is not used here: {reason}");
+                    tracing::warn!(job, "ignoring the tracing element of the stored configuration: {reason}");
                 }
                 inner.elements.insert(key.clone(), bus.ok());
             }
@@ -128,7 +128,7 @@ impl Tracer {
         let buses = self.buses();
         let flushes = buses.iter().map(|bus| bus.flush());
         if clock::within(limit, futures_util::future::join_all(flushes)).await.is_none() {
-            tracing::warn!("the end of the event trace could not be written within {limit:?}");
+            tracing::warn!("cannot write the last events of the event trace within {limit:?}");
         }
     }
 

@@ -56,8 +56,8 @@ impl Task {
             let swept = sweep(&*registry, session, JobPath::new(&name).root()).await;
             match &swept {
                 Ok(true) => {}
-                Ok(false) => tracing::warn!(job = name, "not all that the job has left behind could be taken away yet"),
-                Err(error) => tracing::warn!(job = name, "cannot take away what the job has left behind: {error}"),
+                Ok(false) => tracing::warn!(job = name, "cannot delete all nodes of the stopped job yet; retrying"),
+                Err(error) => tracing::warn!(job = name, "cannot delete the nodes of the stopped job: {error}"),
             }
             let done = swept == Ok(true);
             if !done {

@@ -65,11 +65,11 @@ impl Task {
         slot.refused_at = Some(clock::instant());
         match self.refusals.note(&slot.name, error, clock::instant()) {
             None => {}
-            Some(0) => tracing::warn!(job = slot.name, "the registry refuses a request of the job: {error}; retrying"),
+            Some(0) => tracing::warn!(job = slot.name, "the registry rejects a request of the job: {error}; retrying"),
             Some(others) => {
                 tracing::warn!(
                     job = slot.name,
-                    "the registry refuses requests of this and {others} other jobs: {error}; retrying"
+                    "the registry rejects requests of this and {others} other jobs: {error}; retrying"
                 );
             }
         }

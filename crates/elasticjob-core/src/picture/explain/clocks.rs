@@ -69,7 +69,7 @@ impl Look<'_> {
             return self.push(CheckName::Clocks, Verdict::Note, old.join("; "));
         }
         if fine.is_empty() {
-            let evidence = "no instance has told its time yet: those of Java never do";
+            let evidence = "no instance has reported its time yet; Java instances never do";
             return self.push(CheckName::Clocks, Verdict::Fine, evidence);
         }
         let evidence = format!("{} within {} of the registry's", joined(fine.iter()), Span(limit));

@@ -139,7 +139,7 @@ async fn a_disk_that_is_full_at_any_write_costs_no_answered_commit_and_no_token_
         let after = session(&registry).await;
         assert_eq!(after == before, unknown.is_empty(), "write {write}: the sessions of before have ended");
         let Outcome::Committed { zxid } = registry.commit(after, &[Op::set("/a", "again")]).await else {
-            panic!("write {write}: it can be written again")
+            panic!("write {write}: it is writable again")
         };
         assert!(zxid > last, "write {write}: token {zxid} after {last}");
         registry.close().await;

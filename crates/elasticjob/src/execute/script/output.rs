@@ -163,7 +163,7 @@ impl Shown {
             return;
         }
         if self.held.is_empty() {
-            self.tell("… further output is held back: its last lines follow when the script ends");
+            self.tell("… omitting further output; its last lines follow when the script ends");
         }
         if self.held.len() as u64 == self.tail {
             self.held.pop_front();
@@ -185,7 +185,7 @@ impl Drop for Shown {
                 job = &*self.output.job,
                 item = self.output.item,
                 stream,
-                "{skipped} lines of output are not shown"
+                "{skipped} lines of output were omitted"
             );
         }
         for text in std::mem::take(&mut self.held) {

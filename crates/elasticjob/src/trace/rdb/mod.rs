@@ -82,10 +82,13 @@ impl TraceSink for Sink {
         match clock::within(retain::CLEAN_MAX, cleaning).await {
             Some(Ok(())) => self.open = Some(open),
             Some(Err(error)) => {
-                tracing::error!("old rows of the event trace in {} were not deleted: {error}", self.address);
+                tracing::error!("cannot delete old rows of the event trace in {}: {error}", self.address);
             }
             // What was deleted until now is; the rest comes next time.
-            None => tracing::warn!("deleting old rows of the event trace in {} takes long", self.address),
+            None => tracing::warn!(
+                "deleting old rows of the event trace in {} takes too long; continuing later",
+                self.address
+            ),
         }
         written
     }

@@ -38,11 +38,11 @@ fn a_clock_that_is_set_back_is_noticed_and_what_was_begun_in_the_last_minute_is_
         eventually("it runs by the new time", PATIENCE, || (begun(process).len() > before + 2).then_some(()));
     };
 
-    set_back(&first, -5, "due times that come again are not");
+    set_back(&first, -5, "due times that recur do not start again");
     let due = begun(&first);
     assert!(due.is_sorted_by(|a, b| a < b), "no due time is begun twice: {due:?}");
 
-    set_back(&first, -3_605, "due times that come again are begun");
+    set_back(&first, -3_605, "due times that recur start again");
     let due = begun(&first);
     let last = due.len() - 1;
     assert!(due[last] < due[0], "an hour earlier: {due:?}");

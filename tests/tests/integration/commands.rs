@@ -37,13 +37,13 @@ fn up_shows_runs_within_seconds_and_ctrl_c_ends_it_cleanly() {
     let config = output(&["job", "config", "hello"], folder.path());
     assert!(text(&config.stdout).contains("jobName: hello\n"), "{}", text(&config.stdout));
     assert!(output(&["job", "trigger", "tick"], folder.path()).status.success());
-    eventually("the trigger", PATIENCE, || process.log().contains("(trigger)").then_some(()));
+    eventually("the trigger", PATIENCE, || process.log().contains("source=\"trigger\"").then_some(()));
     assert!(output(&["job", "disable", "hello"], folder.path()).status.success());
     eventually("it is disabled", PATIENCE, || process.log().contains("resigned as leader").then_some(()));
     let unknown = output(&["job", "trigger", "none"], folder.path());
     assert_eq!(
         (unknown.status.code(), text(&unknown.stderr).as_str()),
-        (Some(1), "elasticjob: there is no job `none`\n")
+        (Some(1), "elasticjob: job `none` not found\n")
     );
 
     // A second agent on the same file is refused.
@@ -157,7 +157,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
             "expected zookeeper://HOST:PORT,HOST:PORT/NAMESPACE or embedded:PATH",
         ),
         (vec!["--registry", "ftp://x", "up"], "elasticjob: --registry: registry address `ftp://x`"),
-        (vec!["cron", "* * * * *"], "5 of at least 6 fields given"),
+        (vec!["cron", "* * * * *"], "5 fields, expected at least 6"),
         (vec!["cron", "* * * * * ?", "--zone", "GMT+99"], "--zone `GMT+99`"),
         (vec!["cron", "* * * * * ?", "--from", "yesterday"], "--from `yesterday`: expected a time like"),
         (vec!["frobnicate"], "unrecognized subcommand"),
@@ -284,7 +284,7 @@ fn sighup_reads_the_file_again_and_sigterm_lets_runs_end() {
 
     std::fs::write(&file, format!("{head}{}{}", job("a", never), job("c", "'* * * * * ?'"))).expect("a file");
     process.signal("HUP");
-    told(&process, "read the file again; jobs stopping: 1, starting: 1");
+    told(&process, "reloaded the file; jobs stopping: 1, starting: 1");
     eventually("b has no instance any more", PATIENCE, || {
         let list = text(&output(&["job", "list"], folder.path()).stdout);
         let b = list.lines().find(|l| l.starts_with('b')).expect("b is known");
@@ -397,7 +397,7 @@ fn what_cannot_be_undone_is_asked_on_a_terminal() {
     };
     let applied = apply(&format!("{}{}", job("later"), job("hello")));
     assert!(applied.status.success(), "{}", text(&applied.stderr));
-    assert!(text(&applied.stderr).contains("there is no job `later`; it is skipped"), "{}", text(&applied.stderr));
+    assert!(text(&applied.stderr).contains("job `later` not found; skipping it"), "{}", text(&applied.stderr));
     assert!(text(&output(&["job", "config", "hello"], folder.path()).stdout).contains("0/4"));
     assert_eq!(apply(&job("later")).status.code(), Some(1));
 }
@@ -454,7 +454,7 @@ fn what_others_wrote_does_not_steer_a_terminal_and_a_reader_may_go_away() {
     let (_, told) = shell(&format!("( {binary} completions zsh; echo code $? >&2 ) | true"));
     assert_eq!(told, "code 0\n", "who reads no more is no error");
     let (_, told) = shell(&format!("{binary} job config odd > /dev/full; echo code $? >&2"));
-    assert!(told.contains("standard output cannot be written") && told.contains("code 1"), "{told}");
+    assert!(told.contains("cannot write to standard output") && told.contains("code 1"), "{told}");
 }
 
 #[test]
@@ -508,7 +508,7 @@ fn many_are_checked_before_the_first_is_changed() {
         let told = text(&found.stderr);
         assert_eq!(found.status.code(), Some(1), "{arguments:?}: {told}");
         assert_eq!(text(&found.stdout), "", "{arguments:?}");
-        assert!(told.contains("there is no ") || told.contains("has no item 99"), "{arguments:?}: {told}");
+        assert!(told.contains(" not found") || told.contains("has no item 99"), "{arguments:?}: {told}");
         let items = text(&output(&["shard", "list", "hello"], folder.path()).stdout);
         assert!(!items.contains("DISABLED"), "{arguments:?}: {items}");
     }

@@ -239,7 +239,7 @@ fn an_unknown_job_and_a_registry_that_is_not_there() {
     let place = Place::new(ZooKeeper::start());
     let (code, out, told) = run(&place.zookeeper.address(), place.folder.path(), &["job", "explain", "none"]);
     assert_eq!((code, out.as_str()), (Some(1), ""), "{told}");
-    assert!(told.ends_with("elasticjob: there is no job `none`\n"), "{told}");
+    assert!(told.ends_with("elasticjob: job `none` not found\n"), "{told}");
     let nobody = format!("127.0.0.1:{}", free_port());
     let (code, out, told) = run(&nobody, place.folder.path(), &["job", "explain", "none", "--output", "json"]);
     assert_eq!((code, causes(&out)), (Some(1), vec!["registry".to_owned()]), "{told}");

@@ -109,7 +109,7 @@ fn the_log_has_head_and_tail_of_a_script_and_its_failure_quotes_standard_error()
     assert!(log.contains("line 0 ") && log.contains("line 899 "), "the head");
     assert!(!log.contains("line 1500 "), "the middle is left out");
     assert!(log.contains("line 2999 "), "the tail");
-    assert!(log.contains("lines of output are not shown"), "what is left out is said");
+    assert!(log.contains("lines of output were omitted"), "what is left out is said");
     assert!(log.contains("\\u{1b}[2Jsteers") && !log.contains('\u{1b}'), "no control characters");
     assert!(log.contains("… (cut: the line has 5000 bytes)"), "a long line is marked");
     assert!(log.contains("exit code 3; last lines of standard error: the disk is on fire"), "{log}");

@@ -75,11 +75,11 @@ fn a_mail_server_that_refuses_or_hangs_is_told_and_runs_go_on() {
     let refusing = Server::smtp(Speech::Plain);
     let untrusted = Server::smtp(Speech::Tls);
     for (port, ssl, trust, told) in [
-        (silent.local_addr().expect("an address").port(), "false", "", "could not be told by EMAIL"),
-        (refusing.port(), "false", "", "could not be told by EMAIL: permanent error (535)"),
+        (silent.local_addr().expect("an address").port(), "false", "", "cannot send failure notification by EMAIL"),
+        (refusing.port(), "false", "", "cannot send failure notification by EMAIL: permanent error (535)"),
         (untrusted.port(), "true", "", "UnknownIssuer"),
         // With the host trusted, the same server is asked, and refuses the password.
-        (untrusted.port(), "true", "localhost", "could not be told by EMAIL: permanent error (535)"),
+        (untrusted.port(), "true", "localhost", "cannot send failure notification by EMAIL: permanent error (535)"),
     ] {
         let folder = tempfile::tempdir().expect("a folder");
         let job = mailing(folder.path(), port)
@@ -149,14 +149,14 @@ fn messages_that_a_service_refuses_are_told_without_the_token_of_its_address() {
     }
     let agent = start_agent(folder.path(), &jobs);
     for (job, text) in [
-        ("refused", "it refused the message: 310000 sign not match"),
+        ("refused", "the service rejected the message: 310000 sign not match"),
         ("broken", "status 503 Service Unavailable"),
         ("away", "refused"),
         ("silent", "timed out"),
     ] {
         eventually(&format!("{job}: {text}"), PATIENCE, || {
             let lines = agent.log();
-            let told = |l: &str| l.contains("could not be told by DINGTALK") && l.contains(text);
+            let told = |l: &str| l.contains("cannot send failure notification by DINGTALK") && l.contains(text);
             lines.lines().any(|l| told(l) && l.contains(&format!("job=\"{job}\""))).then_some(())
         });
     }
@@ -194,8 +194,7 @@ fn log_throw_and_ignore_do_what_they_say() {
         let job = failing(folder.path()).handler(handler);
         let agent = start_agent(folder.path(), &format!("elasticjob:\n  jobs:\n{}", job.yaml()));
         eventually("three runs", PATIENCE, || (runs(folder.path()) >= 3).then_some(()));
-        let told =
-            agent.log().contains("ERROR the item failed: the script ended with exit code 3 job=\"watched\" item=0");
+        let told = agent.log().contains("ERROR item failed: the script ended with exit code 3 job=\"watched\" item=0");
         assert_eq!(told, lines, "{handler}: {}", agent.log());
     }
 }

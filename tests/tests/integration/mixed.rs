@@ -50,7 +50,7 @@ impl Cluster {
 
     fn operations(&self, operation: &[&str]) {
         let address = self.zookeeper.address();
-        let mut arguments = vec!["operations", &address, "tests"];
+        let mut arguments = vec!["operate", &address, "tests"];
         arguments.extend(operation);
         java_output(&arguments);
     }

@@ -196,7 +196,7 @@ fn a_port_that_is_taken_is_told_and_the_jobs_run() {
     let port = taken.local_addr().expect("an address").port();
     let agent = start("", "echo it runs", &format!("  dump: {{port: {port}}}\n"));
     eventually("it runs", PATIENCE, || agent.process.log().contains("it runs").then_some(()));
-    let told = format!("key `dump`: 127.0.0.1:{port} cannot listen on");
+    let told = format!("dump service: cannot listen on 127.0.0.1:{port}");
     assert!(agent.process.log().contains(&told), "{}", agent.process.log());
 }
 

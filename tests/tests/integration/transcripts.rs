@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use elasticjob_tests::{Process, command, eventually, output};
+use elasticjob_tests::{Process, command, eventually, field, output};
 use regex::Regex;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -142,7 +142,7 @@ fn run(page: &Path, text: &str) -> Vec<Vec<String>> {
         eventually("all jobs ran", PATIENCE, || {
             let log = process.log();
             let ended: BTreeSet<&str> =
-                log.lines().filter(|l| l.contains("completed items")).filter_map(|l| l.split("job=").nth(1)).collect();
+                log.lines().filter(|l| l.contains("completed items")).filter_map(|l| field(l, "job")).collect();
             (ended.len() == jobs && log.matches("completed items").count() >= 4).then_some(())
         });
         process

@@ -89,7 +89,7 @@ fn wait_prints_the_result_of_each_item_and_disabled_ones_are_named() {
     assert_eq!(case.runs(), [1; 4]);
     case.done(&["shard", "disable", "once", "1"]);
     let output = case.run(&["job", "trigger", "once", "--wait"]);
-    assert!(text(&output.stderr).contains("item 1 of `once` does not run: disabled"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("job `once`: item 1 does not run: disabled"), "{}", text(&output.stderr));
     assert_eq!(case.runs(), [2, 1, 2, 2]);
     case.done(&["shard", "enable", "once", "1"]);
     // A quiet time: a trigger that was kept would run in it.

@@ -121,11 +121,11 @@ fn a_script_that_prints_for_ever_fills_neither_log_nor_memory() {
     let log = agent.log();
     let failed = log.match_indices("the time limit of 1500 ms").nth(1).expect("the second run's failure").0;
     assert_eq!(
-        log[..failed].matches("lines of output are not shown").count(),
+        log[..failed].matches("lines of output were omitted").count(),
         2,
         "said for each run, before its result"
     );
-    let runs = log.matches("lines of output are not shown").count();
+    let runs = log.matches("lines of output were omitted").count();
     assert!(log.matches("INFO elasticjob").count() <= 100 * (runs + 1), "bounded");
     let status = std::fs::read_to_string(format!("/proc/{}/status", agent.pid())).expect("a status");
     let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
@@ -238,8 +238,8 @@ fn answers_of_400_and_above_silence_and_gigabytes_are_failures_that_are_told() {
         agent.log().lines().any(|l| l.contains("ERROR") && l.contains(text) && l.contains(&format!("job=\"{job}\"")))
     };
     for (job, text) in [
-        ("fail", "the item failed: status 503 Service Unavailable: out of order: xxx"),
-        ("fail-empty", "the item failed: status 404 Not Found: no body"),
+        ("fail", "item failed: status 503 Service Unavailable: out of order: xxx"),
+        ("fail-empty", "item failed: status 404 Not Found: no body"),
         ("moved-to-tls", "the redirect to https://localhost/ is not followed"),
         ("moved-for-ever", "the redirect to /moved-for-ever is not followed"),
         ("forged", "status 500 Internal Server Error: oops\\nINFO a forged line\\u{1b}[2J\\u{0}"),
@@ -285,7 +285,10 @@ fn wrong_properties_end_the_start_with_key_value_and_expectation() {
             Job::new("SCRIPT", 1).prop("x", "y"),
             vec!["key `props.script.command.line` is missing or empty: expected a command"],
         ),
-        (Job::new("SCRIPT", 1).prop("script.command.line", "a 'b"), vec!["`a 'b` is wrong", "a quote ' is not closed"]),
+        (
+            Job::new("SCRIPT", 1).prop("script.command.line", "a 'b"),
+            vec!["`a 'b` is invalid", "a quote ' is not closed"],
+        ),
         (
             script().prop("elasticjob.script.grace.milliseconds", "-1"),
             vec!["`-1` is invalid: expected a whole number from 0 to 10000"],
@@ -338,7 +341,7 @@ fn wrong_properties_end_the_start_with_key_value_and_expectation() {
                 .prop("email.password", "")
                 .prop("email.from", "a@b.c")
                 .prop("email.to", "nobody"),
-            vec!["key `props.email.to`: `nobody` is wrong"],
+            vec!["key `props.email.to`: `nobody` is invalid"],
         ),
         (
             email().prop("email.port", "x"),
@@ -351,7 +354,7 @@ fn wrong_properties_end_the_start_with_key_value_and_expectation() {
                 .handler("DINGTALK")
                 .prop("dingtalk.webhook", "http://localhost/")
                 .prop("dingtalk.readTimeoutMilliseconds", "x"),
-            vec!["`props.dingtalk.readTimeoutMilliseconds`: `x` is wrong"],
+            vec!["`props.dingtalk.readTimeoutMilliseconds`: `x` is invalid"],
         ),
         (
             script().listener("NOBODY"),
@@ -367,7 +370,7 @@ fn wrong_properties_end_the_start_with_key_value_and_expectation() {
             script().listener("DISTRIBUTE_ONCE").prop("elasticjob.listener.started.timeout.milliseconds", "0"),
             vec![
                 "`props.elasticjob.listener.started.command.line`",
-                "`props.elasticjob.listener.started.timeout.milliseconds`: `0` is wrong",
+                "`props.elasticjob.listener.started.timeout.milliseconds`: `0` is invalid",
             ],
         ),
     ] {

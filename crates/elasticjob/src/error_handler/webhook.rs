@@ -128,7 +128,9 @@ fn judge(answer: &str) -> Result<(), String> {
         serde_json::from_str(answer).map_err(|_| format!("its answer: {}", web::start_of(answer)))?;
     match (json["errcode"].as_i64(), json["errmsg"].as_str()) {
         (Some(0), _) => Ok(()),
-        (Some(code), message) => Err(format!("it refused the message: {code} {}", message.unwrap_or_default())),
+        (Some(code), message) => {
+            Err(format!("the service rejected the message: {code} {}", message.unwrap_or_default()))
+        }
         (None, _) => Err(format!("its answer: {}", web::start_of(answer))),
     }
 }
@@ -156,7 +158,7 @@ mod tests {
     fn an_answer_counts_only_with_errcode_0() {
         assert_eq!(judge(r#"{"errcode":0,"errmsg":"ok"}"#), Ok(()));
         let refused = judge(r#"{"errcode":310000,"errmsg":"sign not match"}"#);
-        assert_eq!(refused, Err("it refused the message: 310000 sign not match".into()));
+        assert_eq!(refused, Err("the service rejected the message: 310000 sign not match".into()));
         assert_eq!(judge("<html>"), Err("its answer: <html>".into()));
         assert_eq!(judge(r#"{"ok":true}"#), Err(r#"its answer: {"ok":true}"#.into()));
     }

@@ -21,7 +21,6 @@ macro_rules! settings {
     ($($(#[$doc:meta])* $name:ident($value:ident: $type:ty) => $body:expr;)*) => {
         $(
             $(#[$doc])*
-            #[must_use]
             pub fn $name(mut self, $value: $type) -> Self {
                 let set: fn(&mut JobDocument, $type) = $body;
                 set(&mut self.0.document, $value);
@@ -84,7 +83,6 @@ macro_rules! builder {
 
         /// Sets which configuration wins if a different one is stored: `false` (the default) the stored one, `true` this one,
         /// [`Overwrite::Changed`] this one for keys that changed since it was last applied.
-        #[must_use]
         pub fn overwrite(mut self, mode: impl Into<Overwrite>) -> Self {
             self.0.overwrite = mode.into();
             self.0.document.overwrite = self.0.overwrite == Overwrite::Always;
@@ -92,14 +90,12 @@ macro_rules! builder {
         }
 
         /// Sets a property for the job type, the error handler or a listener.
-        #[must_use]
         pub fn property(mut self, key: &str, value: &str) -> Self {
             self.0.document.props.insert(key.to_owned(), value.to_owned());
             self
         }
 
         /// Sets the class text in the registry, for a job that Java instances run too. The default is the name of the job.
-        #[must_use]
         pub fn class_name(mut self, name: &str) -> Self {
             self.0.class = Some(name.to_owned());
             self

@@ -129,4 +129,6 @@ mod pages {
     struct Operations;
     #[doc = include_str!("../../../docs/jobs/testing.md")]
     struct Testing;
+    #[doc = include_str!("../../../docs/operations/features.md")]
+    struct Features;
 }

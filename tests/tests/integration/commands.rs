@@ -166,7 +166,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
         (vec!["job", "show"], "Usage: elasticjob job show <NAME>"),
         (vec!["job", "config", "a", "b"], "unexpected argument 'b' found"),
         (vec!["job", "apply"], "<FILE>"),
-        (vec!["job", "apply", "none.yaml"], "none.yaml:1:1: the file cannot be read"),
+        (vec!["job", "apply", "none.yaml"], "none.yaml:1:1: cannot read the file"),
         (vec!["job", "trigger"], "<NAMES>..."),
         (vec!["job", "disable", "a", "--sever", "1"], "a similar argument exists: '--server'"),
         (vec!["job", "remove", "a", "--keep-config", "--server", "1"], "cannot be used with '--server <IP>'"),

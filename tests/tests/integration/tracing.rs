@@ -370,7 +370,7 @@ fn a_stored_tracing_element_that_cannot_be_used_is_told_and_kept() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let stored = runtime.block_on(async {
         let connection = connect(Plugins::default());
-        connection.trace(Some(TraceSettings::rdb(&format!("sqlite://{}", file.display())))).expect("an address");
+        connection.trace(Some(TraceSettings::rdb(format!("sqlite://{}", file.display())))).expect("an address");
         let registry = Arc::clone(connection.registry());
         let mut link = registry.link();
         let up = link.wait_for(|l| matches!(l, Link::Up { .. })).await.expect("a link").clone();

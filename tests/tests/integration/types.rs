@@ -257,7 +257,7 @@ fn answers_of_400_and_above_silence_and_gigabytes_are_failures_that_are_told() {
             assert!(sent < 1 << 27, "{sent} bytes were taken from the server");
         })
     });
-    assert!(agent.log().contains("is longer than 65536 bytes: the rest is not read"));
+    assert!(agent.log().contains("is longer than 65536 bytes; ignoring the rest"));
     let context = |r: &&serde_json::Value| r["headers"]["shardingcontext"].is_string();
     eventually("the redirect is followed", PATIENCE, || {
         let asked = server.asked();

@@ -183,7 +183,7 @@ async fn wrong_starts_are_refused_with_their_reason() {
     let error = wrong(start(ScheduleJob::new("a", 1).cron(cron).sharding_strategy("EVEN")).await);
     assert!(error.contains("`jobShardingStrategyType`: `EVEN` is invalid: expected one of AVG_ALLOCATION"), "{error}");
     let error = wrong(start(ScheduleJob::new("a", 0).cron(cron)).await);
-    assert!(error.contains("`shardingTotalCount`: `0` is wrong"), "{error}");
+    assert!(error.contains("`shardingTotalCount`: `0` is invalid"), "{error}");
     assert_eq!(start(ScheduleJob::new("a", 1).cron(cron)).await, Ok(()));
     assert_eq!(wrong(start(ScheduleJob::new("a", 1).cron(cron)).await), "this process runs job `a` already");
     let error = OneOffJob::new("b", 1).of_type("DANCE").start(&connection).await.map(drop);
@@ -224,7 +224,7 @@ async fn log_and_throw_write_a_line_and_ignore_does_not() {
         next(&mut runs).await;
         handle.stop().await;
         let text = String::from_utf8(log.0.lock().expect("a lock").clone()).expect("UTF-8");
-        let line = format!("the item failed: out of paper job=\"job-{handler}\" item=0");
+        let line = format!("item failed: out of paper job=\"job-{handler}\" item=0");
         assert_eq!(text.contains(&line), told, "{handler}: {text}");
     }
 }

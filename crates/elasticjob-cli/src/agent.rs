@@ -267,10 +267,10 @@ async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, 
     let mut preference = NetworkPreference::default();
     preference.interface = variable("ELASTICJOB_PREFERRED_NETWORK_INTERFACE");
     preference.ip = variable("ELASTICJOB_PREFERRED_NETWORK_IP");
-    tracing::info!("uses {}", registry.describe());
+    tracing::info!("using {}", registry.describe());
     if let (Some(_), Some(replaced)) = (address, &file.registry) {
         tracing::warn!(
-            "--registry or ELASTICJOB_REGISTRY replaces `regCenter` of the file, with {} and all its time-outs",
+            "--registry or ELASTICJOB_REGISTRY replaces `regCenter` of the file, with {} and all its timeouts",
             replaced.servers
         );
     }

@@ -1,4 +1,4 @@
-//! Taking away what is no longer there (Java: `JobOperateAPI.remove`, `JobConfigurationAPI.removeJobConfiguration`).
+//! Removes jobs and servers (Java: `JobOperateAPI.remove`, `JobConfigurationAPI.removeJobConfiguration`).
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use super::jobs::{known_server, shut};
 use super::{OperationError, Operations, Scope};
 use crate::clock;
 
-/// Nodes that are deleted in one transaction.
+/// Maximum number of nodes that one transaction deletes.
 const DELETED_AT_ONCE: usize = 500;
-/// After this, what an instance or an election wrote meanwhile has come: it goes too.
+/// Instances that shut down because of the removal may write for so long. A job without instances has no such writes.
 const LATE_WRITES: Duration = Duration::from_millis(500);
-/// How often late writes are taken away.
+/// Maximum number of times that late writes are deleted.
 const SWEEPS: usize = 20;
 
 impl Operations {
-    /// Shuts down, and takes the servers away: a job's configuration stays, and the job counts as crashed.
+    /// Shuts the instances down and removes the servers. The job's configuration stays, and the job counts as crashed.
     ///
     /// # Errors
     ///
@@ -61,16 +61,17 @@ impl Operations {
         }
     }
 
-    /// Removes a job with all that it has: instances that run it shut it down, and nothing of it is left for one of the same
-    /// name. What an instance writes on its way out is taken away too, for as long as ten seconds.
+    /// Removes a job with all of its nodes. Its instances shut it down. Nodes that they write while they do so are deleted too,
+    /// for up to ten seconds; a job without instances is removed at once.
     ///
     /// # Errors
     ///
-    /// There is no such job; somebody writes to it again and again, or makes a new one of that name; or the registry failed.
+    /// The job does not exist, others write to it again and again or create a new job of that name, or the registry failed.
     pub async fn remove_job(&self, job: &str) -> Result<(), OperationError> {
         self.check_removable(job).await?;
         let path = JobPath::new(job);
         let mut config = None;
+        let mut had_instances = false;
         for _ in 0..SWEEPS {
             let picture = self.picture(job, Detail::Items).await?;
             let found = picture.view.config.as_ref().map(|node| node.czxid);
@@ -80,6 +81,7 @@ impl Operations {
             config = config.or(found);
             let instances = shut(&picture, None);
             if !instances.is_empty() {
+                had_instances = true;
                 self.delete(instances).await?;
             }
             let mut nodes = self.subtree(&path).await?;
@@ -87,7 +89,9 @@ impl Operations {
             for part in nodes.chunks(DELETED_AT_ONCE) {
                 self.delete(part.iter().cloned().map(Op::delete).collect()).await?;
             }
-            clock::sleep(LATE_WRITES).await;
+            if had_instances {
+                clock::sleep(LATE_WRITES).await;
+            }
             if self.subtree(&path).await?.is_empty() {
                 return Ok(());
             }
@@ -140,5 +144,37 @@ impl Operations {
             level = below;
         }
         Ok(paths)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use elasticjob_core::tree::Op;
+    use elasticjob_registry::{Link, Outcome, Registry, memory};
+
+    use super::*;
+
+    /// Creates a job, removes it, and returns the time that this took on tokio's paused clock: the time of its sleeps.
+    async fn removal(nodes: &[&str]) -> Duration {
+        let registry = Arc::new(memory::Memory::new().connect());
+        let Link::Up { session, .. } = registry.link().borrow().clone() else { panic!("there is a link") };
+        let ops: Vec<Op> = nodes.iter().map(|path| Op::create(*path, "")).collect();
+        assert!(matches!(registry.commit(session, &ops).await, Outcome::Committed { .. }));
+        let operations = Operations::new(registry);
+        let begin = tokio::time::Instant::now();
+        operations.remove_job("j").await.expect("is removed");
+        let elapsed = begin.elapsed();
+        assert!(operations.check_removable("j").await.is_err(), "no node is left");
+        elapsed
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_job_with_instances_waits_for_late_writes() {
+        let job = ["/j", "/j/config", "/j/servers", "/j/servers/10.0.0.1", "/j/instances"];
+        assert_eq!(removal(&job).await, Duration::ZERO);
+        let running = [job.as_slice(), &["/j/instances/10.0.0.1@-@7"]].concat();
+        assert!(removal(&running).await >= LATE_WRITES);
     }
 }

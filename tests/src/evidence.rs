@@ -33,7 +33,7 @@ pub struct Living<'a> {
     pub java: BTreeSet<u32>,
     /// Our agents, each of their lives.
     pub agents: Vec<Life>,
-    /// The instances' session time-out.
+    /// The instances' session timeout.
     pub session_timeout: Duration,
     /// How long a run takes at the most.
     pub run_max: Duration,

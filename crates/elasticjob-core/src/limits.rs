@@ -69,7 +69,7 @@ pub const RETRY_MAX: Duration = Duration::from_secs(5);
 pub const REFUSALS_MAX: usize = 5;
 
 /// A firing that nobody began while its item changed hands is made up by the new owner when it is at most this old,
-/// counted on top of the session time-out.
+/// counted on top of the session timeout.
 pub const HANDOVER_WINDOW: Duration = Duration::from_secs(10);
 
 /// Items of one job at the most. Java has no bound; a transaction of the registry has (1 MB).

@@ -40,7 +40,7 @@ pub use url::RegistryUrl;
 /// - A commit is all or nothing, but for [`Op::Ensure`]. It belongs to the session that it names: it is never carried out in
 ///   another one. What the registry has refused did not happen; what was answered too late for its session to be alive
 ///   surely is [`Outcome::Unknown`].
-/// - Ephemeral nodes go when their session ends, and not before. A session outlives a broken connection by its time-out.
+/// - Ephemeral nodes go when their session ends, and not before. A session outlives a broken connection by its timeout.
 /// - A watch tells every change after it was set, in the order of the changes, until the link goes down. After that it is
 ///   void: the user sets it again when the link is up, and reads what it watches.
 pub trait Registry: fmt::Debug + Send + Sync + 'static {
@@ -78,7 +78,7 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
     fn link(&self) -> watch::Receiver<Link>;
 
     /// Returns `true` if that session is certain to be alive now. Returns `false` while the connection is lost, and after this process
-    /// was stopped or its host suspended for longer than the session time-out.
+    /// was stopped or its host suspended for longer than the session timeout.
     fn is_alive(&self, session: u64) -> bool {
         matches!(&*self.link().borrow(), Link::Up { session: current, .. } if *current == session)
     }

@@ -45,7 +45,7 @@ pub(crate) trait Keeper: Send + Sync + std::fmt::Debug {
     fn close(&self) -> oneshot::Receiver<()>;
 }
 
-/// The time-out that local sessions claim: they end only when they are closed.
+/// The timeout that local sessions claim: they end only when they are closed.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A tree that connections share.

@@ -126,7 +126,7 @@ pub struct Evidence {
     pub off: BTreeSet<String>,
     /// The processes of ours that are up at the end: instance id and session, where that is known.
     pub up: BTreeMap<String, Option<u64>>,
-    /// Sessions that the registry ended before their time-out: nobody can know that they are over.
+    /// Sessions that the registry ended before their timeout: nobody can know that they are over.
     pub expired: BTreeSet<u64>,
     /// Spells in which something was wrong: a fault from its beginning to its end.
     pub troubles: Vec<(Timestamp, Timestamp)>,

@@ -41,7 +41,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// A cluster of ours in which nothing is wrong: runs of 5 to 300 ms, a session time-out of 4 s.
+    /// A cluster of ours in which nothing is wrong: runs of 5 to 300 ms, a session timeout of 4 s.
     pub fn new(seed: u64, document: JobDocument, instances: usize) -> Options {
         Options {
             seed,

@@ -120,7 +120,7 @@ impl Client {
         self.established.timeout
     }
 
-    /// Whether the session is certain to live at this moment: the server has answered something that was sent within its time-out.
+    /// Whether the session is certain to live at this moment: the server has answered something that was sent within its timeout.
     /// It is not where this process was stopped or its host suspended, which the connection finds out later.
     pub fn is_alive(&self) -> bool {
         let now = millis(clock::since_boot());
@@ -132,7 +132,7 @@ impl Client {
         self.broken.clone()
     }
 
-    /// Ends the connection at once. The session lives on for its time-out.
+    /// Ends the connection at once. The session lives on for its timeout.
     pub fn give_up(&self) {
         let _ = self.commands.send(Command::Break(Broken::ByUs)); // it is over already
     }

@@ -32,7 +32,7 @@ impl fmt::Debug for Session {
 pub struct Options<'a> {
     /// `host:port,host:port`; names are resolved at each call.
     pub servers: &'a str,
-    /// The session time-out that is asked for. The server bounds it to 2 to 20 of its ticks.
+    /// The session timeout that is asked for. The server bounds it to 2 to 20 of its ticks.
     pub session_timeout: Duration,
     /// How long all attempts together may take.
     pub limit: Duration,

@@ -8,7 +8,7 @@
 //! any:  silence, nonsense, end  -> Broken, permanently
 //! ```
 //!
-//! **Silence.** The session time-out is `T`. A ping goes out when nothing was sent for `T/3`. The connection is broken when a request
+//! **Silence.** The session timeout is `T`. A ping goes out when nothing was sent for `T/3`. The connection is broken when a request
 //! has waited `2T/3` for its answer: then the session may be over before anybody else notices.
 
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ pub enum Broken {
     /// Another connection serves the session now.
     #[error("another connection took over the session")]
     Moved,
-    /// An answer did not come within two thirds of the session time-out.
+    /// An answer did not come within two thirds of the session timeout.
     #[error("the server did not answer within {0:?}")]
     Silent(Duration),
     /// The answer is none.
@@ -110,7 +110,7 @@ struct Waiting {
 pub struct Protocol {
     state: State,
     identity: Option<Bytes>,
-    /// The session time-out: what is asked for, then what the server grants.
+    /// The session timeout: what is asked for, then what the server grants.
     timeout: Duration,
     out: Vec<u8>,
     input: BytesMut,

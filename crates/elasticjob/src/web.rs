@@ -15,7 +15,7 @@ use crate::printable::printable;
 const CA_FILE: &str = "props.elasticjob.http.ca.file";
 /// Of an answer so much is read; the rest is not waited for.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// An answer that comes in drops is given up after so many read time-outs.
+/// An answer that comes in drops is given up after so many read timeouts.
 const READ_TIMEOUTS_MAX: u32 = 10;
 /// Of a body so many characters are told.
 const BODY_CHARS_TOLD: usize = 300;
@@ -33,7 +33,7 @@ pub(crate) struct Connecting {
 }
 
 impl Connecting {
-    /// Reads the time-outs from those properties; by default they are Java's, 3 and 5 seconds.
+    /// Reads the timeouts from those properties; by default they are Java's, 3 and 5 seconds.
     pub(crate) fn read(props: &mut Props<'_>, connect: &'static str, read: &'static str) -> Connecting {
         let ca_file = props.text(CA_FILE).map(str::to_owned);
         Connecting {

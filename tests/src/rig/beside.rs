@@ -41,7 +41,7 @@ struct Saw {
 const ROWS: [Row; 7] = [
     Row {
         name: "many-items",
-        what: "failover on, an instance is killed in runs of three items: all are taken over within the session time-out (4 s) and \
+        what: "failover on, an instance is killed in runs of three items: all are taken over within the session timeout (4 s) and \
                3 s, though the other one's own runs last longer",
         issues: "#523 #526 #571 #577 #669 #1777",
         run: many_items,

@@ -12,7 +12,7 @@ use crate::process::{Process, agent_command, command, java_command};
 use crate::wait::{eventually, pause, wall_clock_millis, within};
 
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The session time-out of all agents, in milliseconds.
+/// The session timeout of all agents, in milliseconds.
 pub(super) const SESSION: u16 = 4_000;
 /// What a slow link carries.
 const SLOW: u32 = 64_000;

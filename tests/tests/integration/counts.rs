@@ -82,7 +82,7 @@ async fn a_thousand_idle_jobs_on_three_instances_cost_nothing_but_heartbeats() {
         let before = requests(&zookeeper);
         pause(SESSION / 3);
         let (asked, heartbeats) = (requests(&zookeeper) - before - 1, 4 * INSTANCES);
-        assert!(asked <= heartbeats, "{asked} requests of {INSTANCES} connections in a third of a session time-out");
+        assert!(asked <= heartbeats, "{asked} requests of {INSTANCES} connections in a third of a session timeout");
     });
     let znodes = (counter(&zookeeper, "zk_znode_count\t") - znodes) as f64 / JOBS as f64;
     let watches = (counter(&zookeeper, "zk_watch_count\t") - watches) as f64 / (JOBS * INSTANCES) as f64;

@@ -64,7 +64,7 @@ async fn after_each_of_twenty_cuts_all_jobs_run_again_on_all_instances() {
     let (_two, _jobs_of_two) = start_all(&zookeeper.address(), 1, &runs).await;
     tokio::task::block_in_place(|| all_run_after(&runs, wall_clock_millis(), "all jobs run on both instances"));
     for cut in 0..20_u32 {
-        // From a tenth of a session time-out to three of them, in no order.
+        // From a tenth of a session timeout to three of them, in no order.
         let length = SESSION * (1 + (cut * 7) % 20 * 29 / 19) / 10;
         proxy.cut();
         tokio::task::block_in_place(|| pause(length));

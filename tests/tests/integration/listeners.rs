@@ -209,11 +209,11 @@ fn a_listener_that_waits_in_vain_times_out_and_the_items_run() {
         let (root, mark) = ("/watched/guarantee/started".to_owned(), "/watched/guarantee/started/1".to_owned());
         registry.commit(session, &[Op::Ensure(root), Op::Ensure(mark.clone()), Op::set(mark, "1000")]).await;
     });
-    let told = eventually("both time-outs", PATIENCE, || {
+    let told = eventually("both timeouts", PATIENCE, || {
         let told = failures.lock().expect("a lock").clone();
         (told.iter().any(|t| t.contains("completed")) && told.iter().any(|t| t.contains("started"))).then_some(told)
     });
-    let started = "to be started (time-out 300 ms): only items [0, 2] of 3 came in time";
+    let started = "to be started (timeout 300 ms): only items [0, 2] of 3 came in time";
     let start = "None listener `ONCE`, before the run: waiting for all items due ";
     assert!(told.iter().any(|t| t.starts_with(start) && t.ends_with(started)), "{told:?}");
     eventually("the mark that was left is taken away", PATIENCE, || {

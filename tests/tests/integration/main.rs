@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 
 use elasticjob_tests::Journal;
 
-/// The session time-out of the agents in these tests.
+/// The session timeout of the agents in these tests.
 const SESSION_MILLIS: u64 = 4_000;
 
 /// A file for an agent, ours or Java's, with one script job that writes the journal.

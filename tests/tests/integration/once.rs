@@ -187,6 +187,6 @@ fn all_started_and_all_completed_are_told_once_a_firing_also_beside_java_and_thr
     eprintln!(
         "of {FIRINGS} firings: {whole} moments told once, {in_vain} given up, {late} of them although all items ran"
     );
-    // The kill costs the firings of a session time-out; some more are those that Java drops, or comes late to.
+    // The kill costs the firings of a session timeout; some more are those that Java drops, or comes late to.
     assert!(whole >= 7 * 2 * FIRINGS / 10, "{whole} moments of {} were told, {in_vain} given up", 2 * FIRINGS);
 }

@@ -143,7 +143,7 @@ fn a_run_that_is_too_long_counts_as_misfire_and_who_leaves_is_not_ready() {
 /// Everything that the service says to this.
 fn ask(port: u16, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);

@@ -97,7 +97,7 @@ impl JobMachine {
         self.has_joined && self.view.root.is_none() && self.view.config.is_none()
     }
 
-    /// The instance node of another process has our id. Either its session ends within the time-out, or that process runs.
+    /// The instance node of another process has our id. Either its session ends within the timeout, or that process runs.
     fn wait_for_namesake(&mut self, now: Timestamp, czxid: i64, owner: u64, out: &mut Effects) {
         let seen = self.namesake.filter(|seen| seen.czxid == czxid);
         let mut seen = seen.unwrap_or(Namesake { czxid, since: now, is_told: false });

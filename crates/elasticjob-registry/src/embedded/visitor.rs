@@ -19,7 +19,7 @@ use super::wire::{self, Ask, Reply, Request};
 use crate::clock;
 use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch};
 
-/// A visit's session ends with its connection; there is no time-out to wait for.
+/// A visit's session ends with its connection; there is no timeout to wait for.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An answer of the holder takes milliseconds; the slowest disk gets this long.

@@ -23,7 +23,7 @@ pub struct Settings {
     /// After so many failed attempts in a row the failure is told as an error instead of a warning; 3 by default. Java
     /// gives up then; here it goes on.
     pub max_retries: u32,
-    /// The session time-out that is asked for; 0 (the default) for 60 s. The server bounds it to 2 to 20 of its ticks.
+    /// The session timeout that is asked for; 0 (the default) for 60 s. The server bounds it to 2 to 20 of its ticks.
     pub session_timeout: Duration,
     /// How long one attempt to connect may take; 0 (the default) for 15 s.
     pub connection_timeout: Duration,
@@ -108,7 +108,7 @@ impl Settings {
         faults
     }
 
-    /// The session time-out to ask for.
+    /// The session timeout to ask for.
     pub(super) fn session(&self) -> Duration {
         if self.session_timeout.is_zero() { Duration::from_secs(60) } else { self.session_timeout }
     }

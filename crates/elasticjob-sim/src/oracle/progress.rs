@@ -1,4 +1,4 @@
-//! Progress: within the session time-out and two firings after quiet, and what a run and slow requests may take, each enabled
+//! Progress: within the session timeout and two firings after quiet, and what a run and slow requests may take, each enabled
 //! item runs; and it runs on to the end. Quiet is when the last fault and the sessions that it cost are over. With Java there,
 //! a leader may have to be replaced first. Where a clock was off, its error is added.
 

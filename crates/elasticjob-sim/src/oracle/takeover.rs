@@ -1,4 +1,4 @@
-//! With failover, a run whose instance died is taken over once, and within the session time-out and a second.
+//! With failover, a run whose instance died is taken over once, and within the session timeout and a second.
 //!
 //! Once: a firing of an item is run by takeover no more often than its runs were cut off. Within its bound: where nothing
 //! else was wrong meanwhile, and somebody of ours was there to take it.
@@ -15,7 +15,7 @@ use crate::{Entry, Evidence, What};
 
 pub(super) const NAME: &str = "takeover";
 
-/// What a takeover may take beyond the session time-out.
+/// What a takeover may take beyond the session timeout.
 const BOUND: Duration = Duration::from_secs(1);
 
 pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {

@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// The process has heard nothing for two thirds of the time-out: it gives the link up, unless it works again.
+    /// The process has heard nothing for two thirds of the timeout: it gives the link up, unless it works again.
     pub(super) fn notice(&mut self, index: usize, link: u64) {
         let process = &self.processes[index];
         if process.link != link || !process.connected {

@@ -33,7 +33,7 @@ impl Server {
     }
 }
 
-/// A connection that stands, with a session time-out of 3 s.
+/// A connection that stands, with a session timeout of 3 s.
 fn connected() -> (Client, Server) {
     let (near, far) = tokio::io::duplex(1 << 20);
     let timeout = Duration::from_secs(3);

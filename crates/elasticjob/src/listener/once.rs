@@ -46,7 +46,7 @@ const JAVA_LOOKS: Duration = Duration::from_millis(300);
 const CONCLUDED: &str = "concluded";
 const GIVEN_UP: &str = "given-up";
 
-/// A listener that is called once a firing. When not all items come within the time-out (an instance died, or an item is
+/// A listener that is called once a firing. When not all items come within the timeout (an instance died, or an item is
 /// disabled), the failure goes to the job's error handler and the items run without it, as in Java.
 #[derive(Debug)]
 pub struct DistributeOnce<L> {
@@ -55,7 +55,7 @@ pub struct DistributeOnce<L> {
 }
 
 impl<L: OnceListener> DistributeOnce<L> {
-    /// With the time-outs; zero waits as long as it takes, as in Java. Leaving ends each wait.
+    /// With the timeouts; zero waits as long as it takes, as in Java. Leaving ends each wait.
     pub fn new(listener: L, started: Duration, completed: Duration) -> DistributeOnce<L> {
         let limit = |duration: Duration| Some(duration).filter(|d| !d.is_zero());
         DistributeOnce { listener, timeouts: OnceTimeouts { started: limit(started), completed: limit(completed) } }
@@ -418,6 +418,6 @@ impl<'a> Gathering<'a> {
     fn error(&self, reason: &str) -> JobError {
         let millis = self.limit.unwrap_or_default().as_millis();
         let due = self.run.due();
-        format!("waiting for all items due {due} to be {} (time-out {millis} ms): {reason}", self.moment).into()
+        format!("waiting for all items due {due} to be {} (timeout {millis} ms): {reason}", self.moment).into()
     }
 }

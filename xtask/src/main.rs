@@ -2,6 +2,7 @@
 
 mod api;
 mod bench;
+mod figures;
 mod install;
 mod tidy;
 
@@ -18,6 +19,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   rig beside    apply known faults to a cluster of Java instances and to one of Rust instances, and print a table
   bench [ROWS]  run the workload in Rust and in Java, and print tables; all rows take about an hour; --help
   tidy          check the rules that no compiler checks
+  figures       name the pages whose figures are older than the kernel
   features      check each cargo feature of the library alone
   api [--write] compare the public surface of the library with the stored one, or store it
   package       check that each published crate can be packaged
@@ -34,6 +36,7 @@ fn main() -> anyhow::Result<()> {
         "rig" => rig(&rest),
         "bench" => bench::run_bench(&rest),
         "tidy" => tidy::run(&root()),
+        "figures" => figures::run(&root()),
         "features" => features(),
         "api" => api::run(rest.iter().any(|argument| argument == "--write")),
         "package" => package(),
@@ -52,7 +55,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     run_in(&root(), program, arguments)
 }
 
-/// Runs a program in that folder, and tells what is run.
+/// Runs a program in that folder, after printing its command line.
 pub(crate) fn run_in(folder: &Path, program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     tell(&format!("+ {program} {}", arguments.join(" ")));
     let status = Command::new(program).args(arguments).current_dir(folder).status();
@@ -63,7 +66,7 @@ pub(crate) fn run_in(folder: &Path, program: &str, arguments: &[&str]) -> anyhow
     Ok(())
 }
 
-/// Says something to whoever watches.
+/// Prints a line for the person who runs the command.
 pub(crate) fn tell(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr().lock(), "{line}");
@@ -71,6 +74,7 @@ pub(crate) fn tell(line: &str) {
 
 fn ci() -> anyhow::Result<()> {
     tidy::run(&root())?;
+    figures::run(&root())?;
     run("cargo", &["fmt", "--all", "--check"])?;
     run("cargo", &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     run("cargo", &["test", "--workspace", "--exclude", "elasticjob-tests"])?;

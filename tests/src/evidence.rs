@@ -198,7 +198,7 @@ impl Living<'_> {
             let at = Timestamp(at.0 - life.off);
             let sentences = [
                 ("misfire: items could not start", "misfired"),
-                ("skipped a firing of items: ", "skipped"),
+                ("items skipped a firing: ", "skipped"),
                 ("a run was lost with the connection", "lost"),
                 ("no Rust instance started them", "passed"),
             ];

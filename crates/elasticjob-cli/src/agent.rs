@@ -40,7 +40,11 @@ pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Fai
         let folder = folder_of(path);
         std::env::set_current_dir(&folder)
             .map_err(|error| anyhow::anyhow!("cannot enter the folder {}: {error}", folder.display()))?;
-        tracing::info!("jobs of {}; relative paths begin at {}", path.display(), folder.display());
+        tracing::info!(
+            "running the jobs of {}; relative paths are resolved against {}",
+            path.display(),
+            folder.display()
+        );
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(async {
@@ -270,7 +274,7 @@ async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, 
     tracing::info!("using {}", registry.describe());
     if let (Some(_), Some(replaced)) = (address, &file.registry) {
         tracing::warn!(
-            "--registry or ELASTICJOB_REGISTRY replaces `regCenter` of the file, with {} and all its timeouts",
+            "--registry or ELASTICJOB_REGISTRY overrides `regCenter` ({}); its timeouts are ignored too",
             replaced.servers
         );
     }
@@ -355,7 +359,7 @@ impl Agent<'_> {
             let (config, _) = JobConfig::best_effort(&job.document, &elasticjob::agent::time_zone);
             for fault in missing_programs(&config, Path::new("")) {
                 let name = job.document.job_name.as_str();
-                tracing::warn!(job = name, "key {fault}; its runs fail until that is fixed");
+                tracing::warn!(job = name, "key {fault}; runs of this job fail until this is fixed");
             }
         }
         let names: Vec<&str> = jobs.iter().map(|j| j.document.job_name.as_str()).collect();
@@ -407,7 +411,7 @@ impl Agent<'_> {
             Ok(file) => file,
             Err(Failure::Wrong(lines)) => {
                 lines.iter().for_each(|line| tracing::error!("{line}"));
-                tracing::error!("the file has faults; nothing was changed");
+                tracing::error!("reload failed: the file has errors; running jobs are unchanged");
                 return;
             }
             Err(Failure::Failed(error)) => return tracing::error!("{error:#}"),

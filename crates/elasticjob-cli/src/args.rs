@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the jobs of FILE, or two quick-start jobs, on the embedded registry if FILE names no other
+    /// Run the jobs of FILE (default: two quick-start jobs), on an embedded registry unless FILE has `regCenter`
     Up {
         /// Agent file: the YAML of the Java starter
         file: Option<PathBuf>,
@@ -84,7 +84,7 @@ pub(crate) enum Command {
     },
     /// Write a man page for each command into FOLDER
     Man {
-        /// Folder, which is created if it is missing
+        /// Output folder; created if missing
         folder: PathBuf,
     },
 }
@@ -110,7 +110,7 @@ pub(crate) enum JobOperation {
         /// Job name
         name: String,
     },
-    /// Change stored configurations to those of FILE, after showing the difference and asking
+    /// Store the job configurations of FILE, after showing the differences and asking for confirmation
     Apply {
         /// A configuration as `job config` prints it, or an agent file; - reads standard input
         file: PathBuf,
@@ -126,21 +126,21 @@ pub(crate) enum JobOperation {
         /// Wait until each item has run, and print its result
         #[arg(long)]
         wait: bool,
-        /// Maximum time to wait; the items run in any case [default: no limit]
+        /// Maximum time to wait with --wait; the items run in any case [default: no limit]
         #[arg(long, value_name = "SECONDS", requires = "wait")]
         timeout: Option<u32>,
     },
-    /// Disable jobs on all servers; survives restarts
+    /// Disable jobs on all servers, or on one with --server; survives restarts
     Disable(Jobs),
     /// Enable jobs
     Enable(Jobs),
     /// Stop jobs in all running instances
     Shutdown(Jobs),
-    /// Remove jobs with everything that the registry stores of them
+    /// Stop jobs in all instances and delete all of their data from the registry
     Remove {
         #[command(flatten)]
         jobs: Jobs,
-        /// Keep the configuration; remove only instances and servers
+        /// Keep the configuration; delete only the instance and server nodes
         #[arg(long, conflicts_with = "server")]
         keep_config: bool,
         /// Do not ask for confirmation
@@ -151,7 +151,7 @@ pub(crate) enum JobOperation {
     Dump {
         /// Job name
         name: String,
-        /// Ask the dump service of a running process instead of the registry
+        /// Ask the dump service of a running process at this address, instead of the registry
         #[arg(long, value_name = "HOST:PORT")]
         from: Option<String>,
     },
@@ -242,7 +242,7 @@ pub(crate) enum ShardOperation {
         /// Job name
         name: String,
     },
-    /// Disable items, on whichever instance they are
+    /// Disable items, regardless of their owner
     Disable(Items),
     /// Enable items
     Enable(Items),
@@ -262,9 +262,9 @@ pub(crate) enum RegistryOperation {
         /// New file
         copy: PathBuf,
     },
-    /// Replace FILE by a backup; keeps the replaced file beside it
+    /// Replace FILE with a backup; keeps the replaced file under another name
     Restore {
-        /// Registry file that no agent uses
+        /// Registry file; no process may be using it
         file: PathBuf,
         /// Backup
         copy: PathBuf,

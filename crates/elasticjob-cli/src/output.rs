@@ -147,7 +147,7 @@ pub(crate) async fn confirm(question: &str, yes: bool) -> Result<bool, Failure> 
         return Ok(true);
     }
     if !std::io::stdin().is_terminal() {
-        let line = format!("elasticjob: {question} Standard input is no terminal to ask on: say --yes");
+        let line = format!("elasticjob: {question} stdin is not a terminal; pass --yes to confirm");
         return Err(Failure::Wrong(vec![line]));
     }
     {

@@ -177,8 +177,8 @@ async fn ready(State(shown): State<Arc<Shown>>) -> impl IntoResponse {
     reasons.extend(wanted.jobs.iter().filter_map(|job| match (takes_part(job), health.refusals.get(job)) {
         (true, None) => None,
         (true, Some(reason)) => Some(format!("job `{job}`: {reason}")),
-        (false, None) => Some(format!("job `{job}` does not take part")),
-        (false, Some(reason)) => Some(format!("job `{job}` does not take part: {reason}")),
+        (false, None) => Some(format!("job `{job}` has not joined")),
+        (false, Some(reason)) => Some(format!("job `{job}` has not joined: {reason}")),
     }));
     match reasons.is_empty() {
         true => (StatusCode::OK, "ready\n".to_owned()),

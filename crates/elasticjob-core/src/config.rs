@@ -176,7 +176,8 @@ impl JobConfig {
     pub fn contradictions(document: &JobDocument) -> Vec<ConfigError> {
         let mut faults = Vec::new();
         if document.failover && !document.monitor_execution {
-            let expected = "it needs `monitorExecution: true`: what a dead instance was running is found by its marks";
+            let expected =
+                "failover requires `monitorExecution: true`, because interrupted runs are found by their marks";
             faults.push(fault("failover", true, expected));
         }
         if document.max_time_diff_seconds < -1 {
@@ -206,7 +207,7 @@ impl JobConfig {
         }
         let listeners = &document.job_listener_types;
         if let Some(again) = (1..listeners.len()).find(|at| listeners[..*at].contains(&listeners[*at])) {
-            faults.push(fault("jobListenerTypes", &listeners[again], "expected each listener once"));
+            faults.push(fault("jobListenerTypes", &listeners[again], "listed more than once; list each listener once"));
         }
         let bytes = document.to_yaml().len();
         if bytes > CONFIG_WRITE_MAX {
@@ -231,7 +232,7 @@ impl JobConfig {
                 .unwrap_or(("shardingTotalCount", ""));
             let value = if largest == "shardingItemParameters" && value.is_empty() { "(a mapping)" } else { value };
             let expected = format!(
-                "the whole configuration has {bytes} bytes, and a registry takes {CONFIG_WRITE_MAX}; keep large values outside of it"
+                "the configuration has {bytes} bytes, more than the limit of {CONFIG_WRITE_MAX}; store large values elsewhere"
             );
             faults.push(fault(largest, value.chars().take(60).collect::<String>(), expected));
         }
@@ -290,7 +291,7 @@ fn check_name(name: &str, faults: &mut Vec<ConfigError>) {
     } else if let Some(c) = name.chars().find(|c| !is_registry_char(*c)) {
         format!("expected only characters that ZooKeeper takes in names, which U+{:04X} is not", u32::from(c))
     } else if name == "zookeeper" {
-        "that node is ZooKeeper's own".to_owned()
+        "this name is reserved by ZooKeeper".to_owned()
     } else {
         return;
     };
@@ -507,7 +508,7 @@ mod tests {
         let faults = JobConfig::contradictions(&document);
         assert_eq!(faults.len(), 1, "{faults:?}");
         assert_eq!(faults[0].key, "shardingItemParameters");
-        assert!(faults[0].expected.contains("bytes, and a registry takes 409600"), "{}", faults[0]);
+        assert!(faults[0].expected.contains("bytes, more than the limit of 409600"), "{}", faults[0]);
         assert!(faults[0].value.len() <= 60);
         let mut document = JobDocument::new("a", 1);
         document.description = Some("x".repeat(500_000));

@@ -195,7 +195,7 @@ fn a_job_that_was_removed_while_its_instance_was_cut_off_is_left() {
     desk.remove_job();
     desk.come_back(&[]);
     assert!(
-        desk.warnings.iter().any(|text| text.contains("left the job, because the registry does not contain it")),
+        desk.warnings.iter().any(|text| text.contains("left the job: it no longer exists in the registry")),
         "{:?}",
         desk.warnings
     );

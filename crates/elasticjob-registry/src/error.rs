@@ -28,8 +28,7 @@ pub enum Error {
     },
     /// The access is refused.
     #[error(
-        "access to `{path}` is denied: check the digest (`regCenter.digest` or ELASTICJOB_DIGEST), or give its user the right to \
-         this node"
+        "access to `{path}` is denied: check the digest (`regCenter.digest` or ELASTICJOB_DIGEST), or grant that user access to this node (ACL)"
     )]
     Denied {
         /// The node.
@@ -155,7 +154,7 @@ impl Error {
             | Error::Protocol { reason, .. }
             | Error::Rejected { reason, .. } => reason.clone(),
             Error::Damaged { reason, .. } => format!("it is damaged: {reason}"),
-            Error::InUse { .. } => "another process has taken it".to_owned(),
+            Error::InUse { .. } => "in use by another process".to_owned(),
             Error::TimedOut { .. }
             | Error::Missing { .. }
             | Error::Denied { .. }

@@ -144,7 +144,9 @@ impl Store {
     #[cfg(feature = "embedded")]
     pub(crate) async fn inspect(&self, what: Inspection) -> Result<String, String> {
         match &self.keeper {
-            Some(keeper) => keeper.inspect(what).await.unwrap_or_else(|_| Err("the writer has ended".to_owned())),
+            Some(keeper) => {
+                keeper.inspect(what).await.unwrap_or_else(|_| Err("the registry writer has stopped".to_owned()))
+            }
             None => Err("this registry has no file".to_owned()),
         }
     }

@@ -357,7 +357,7 @@ fn a_clock_that_is_off_is_told_and_the_job_runs_on() {
     for (clock_error, told) in [(secs(2), false), (secs(3_600), true)] {
         let mut world = World::new(Options { clock_error, ..options(1, document.clone(), 1) });
         world.run_until(secs(8));
-        assert_eq!(world.story().contains("the clock differs from the registry's by 3600.0 s"), told);
+        assert_eq!(world.story().contains("this clock differs from the registry's clock by 3600.0 s"), told);
         assert_each_second_once(&world, 2, secs(4), secs(7), 1);
     }
 }

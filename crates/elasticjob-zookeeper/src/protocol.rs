@@ -290,7 +290,7 @@ impl Protocol {
             _ => {}
         }
         let Some(&Waiting { ticket, sent, .. }) = self.waiting.front().filter(|waiting| waiting.xid == xid) else {
-            return Err(Malformed("an answer to something that was not asked").into());
+            return Err(Malformed("a reply without a matching request").into());
         };
         match code {
             Code::SESSION_EXPIRED => return Err(Broken::Expired),

@@ -290,8 +290,12 @@ impl Job {
         faults.extend(JobConfig::contradictions(document));
         match (&config.cron, self.description.one_off) {
             (None, false) if cron_is_invalid => {}
-            (None, false) => faults.push(fault("cron", "", "a scheduled job needs one".into())),
-            (Some(cron), true) => faults.push(fault("cron", cron.text(), "a one-off job has none".into())),
+            (None, false) => {
+                faults.push(fault("cron", "", "expected a cron expression, because the job is scheduled".into()))
+            }
+            (Some(cron), true) => {
+                faults.push(fault("cron", cron.text(), "a one-off job must not have a cron expression".into()))
+            }
             (Some(cron), false) if cron.next(clock::now(), &config.time_zone).is_none() => {
                 faults.push(fault("cron", cron.text(), "it never fires".into()));
             }

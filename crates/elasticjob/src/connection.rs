@@ -336,13 +336,15 @@ impl Connection {
             let identity = life.identity();
             if !self.is_taken(&identity.id, jobs).await? {
                 if is_taken {
-                    tracing::warn!(instance = %identity.id, "another process has the id of this process; using another number");
+                    tracing::warn!(instance = %identity.id, "another process already uses this instance id; using a different one");
                 }
                 return Ok((identity, life));
             }
             is_taken = true;
         }
-        Err(Error::Identity { reason: format!("{LIVES_MAX} instances have the address and the id of this process") })
+        Err(Error::Identity {
+            reason: format!("{LIVES_MAX} instance ids for this address and process id are already in use"),
+        })
     }
 
     async fn is_taken(&self, id: &str, jobs: &[&str]) -> Result<bool, Error> {

@@ -25,7 +25,7 @@ pub enum Error {
         reason: String,
     },
     /// This process runs a job of that name on this connection already.
-    #[error("this process runs job `{job}` already")]
+    #[error("job `{job}` is already running in this process")]
     Duplicate {
         /// The name of the job.
         job: String,

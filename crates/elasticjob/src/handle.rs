@@ -67,7 +67,7 @@ impl JobHandle {
         let settled = |state: &JobState| matches!(state, JobState::Running { .. } | JobState::Stopped(_));
         let reason = match &*states.wait_for(settled).await.map_err(|_| Error::Ended)? {
             JobState::Stopped(StopReason::Refused(reason)) => reason.clone(),
-            JobState::Stopped(StopReason::Asked) => "it was stopped before it had joined".to_owned(),
+            JobState::Stopped(StopReason::Asked) => "stopped before it joined".to_owned(),
             JobState::Stopped(StopReason::ShutDown) => "an operator shut it down".to_owned(),
             JobState::Running { .. } | JobState::Starting | JobState::Disconnected => return Ok(()),
         };

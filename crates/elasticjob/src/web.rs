@@ -109,7 +109,7 @@ pub(crate) async fn body(mut response: Response, connecting: &Connecting) -> Res
         }
         Ok(String::from_utf8_lossy(&body).into_owned())
     };
-    clock::within(limit, reading).await.unwrap_or_else(|| Err(format!("no end of the answer within {limit:?}")))
+    clock::within(limit, reading).await.unwrap_or_else(|| Err(format!("response body incomplete after {limit:?}")))
 }
 
 /// The start of a body, for people, in one line.

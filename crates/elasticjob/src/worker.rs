@@ -234,8 +234,7 @@ impl Worker {
         tokio::spawn(async move {
             if running.await.is_err() {
                 tracing::error!(
-                    "the worker of all jobs of this process panicked, which is a defect of ElasticJob: its session is ended, so that \
-                     other instances take its items; restart this process"
+                    "the job worker panicked, which is a bug in ElasticJob; closing the registry session so that other instances take over the items; restart this process"
                 );
                 registry.close().await;
             }
@@ -330,8 +329,8 @@ impl Task {
         if let Some(back) = self.timers.look(now) {
             let limit = elasticjob_core::limits::LEDGER_AHEAD;
             let effect = match back <= limit {
-                true => "due times that recur do not start again",
-                false => "due times that recur start again",
+                true => "repeated due times do not start again",
+                false => "repeated due times start again",
             };
             tracing::warn!("the clock was set back by {:.1} s; {effect}", back.as_secs_f64());
         }

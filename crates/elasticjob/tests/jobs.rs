@@ -178,14 +178,15 @@ async fn wrong_starts_are_refused_with_their_reason() {
     let wrong = |error: Result<(), Error>| error.expect_err("refused").to_string();
     let cron = "0 0 3 * * ?";
     assert!(
-        wrong(start(ScheduleJob::new("a", 1)).await).contains("`cron` is missing or empty: a scheduled job needs one")
+        wrong(start(ScheduleJob::new("a", 1)).await)
+            .contains("`cron` is missing or empty: expected a cron expression, because the job is scheduled")
     );
     let error = wrong(start(ScheduleJob::new("a", 1).cron(cron).sharding_strategy("EVEN")).await);
     assert!(error.contains("`jobShardingStrategyType`: `EVEN` is invalid: expected one of AVG_ALLOCATION"), "{error}");
     let error = wrong(start(ScheduleJob::new("a", 0).cron(cron)).await);
     assert!(error.contains("`shardingTotalCount`: `0` is invalid"), "{error}");
     assert_eq!(start(ScheduleJob::new("a", 1).cron(cron)).await, Ok(()));
-    assert_eq!(wrong(start(ScheduleJob::new("a", 1).cron(cron)).await), "this process runs job `a` already");
+    assert_eq!(wrong(start(ScheduleJob::new("a", 1).cron(cron)).await), "job `a` is already running in this process");
     let error = OneOffJob::new("b", 1).of_type("DANCE").start(&connection).await.map(drop);
     assert!(wrong(error).contains("`elasticJobType`: `DANCE` is invalid: expected one of SCRIPT"));
 }

@@ -97,7 +97,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
         (
             "failover alone",
             format!("      cron: '* * * * * ?'\n      failover: true\n      monitorExecution: false\n{props}"),
-            "8:17: job `a`: key `failover`: `true` is invalid: it needs `monitorExecution: true`",
+            "8:17: job `a`: key `failover`: `true` is invalid: failover requires `monitorExecution: true`",
         ),
         (
             "strategy",
@@ -132,7 +132,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
         (
             "command",
             "      cron: '* * * * * ?'\n".to_owned(),
-            "4:5: job `a`: key `props.script.command.line` is missing or empty: expected a command: the path of a program, and its arguments",
+            "4:5: job `a`: key `props.script.command.line` is missing or empty: expected a command: a program and its arguments",
         ),
         (
             "range",
@@ -174,10 +174,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
         (vec!["job", "dump", "a", "--from", ":1"], "--from `:1`: expected HOST:PORT"),
         (vec!["job", "history", "a", "--limit", "0"], "0 is not in 1..=100000"),
         (vec!["job", "history", "a", "--since", "soon"], "--since `soon`: expected a time like"),
-        (
-            vec!["job", "history", "a", "--database", "oracle://x/y"],
-            "--database: `oracle` is no database that is supported",
-        ),
+        (vec!["job", "history", "a", "--database", "oracle://x/y"], "--database: `oracle` is not supported"),
         (vec!["job", "history", "a", "--user", "u"], "--database <URL>"),
         (vec!["job", "explain"], "Usage: elasticjob job explain <NAME>"),
         (vec!["server", "show"], "<IP>"),
@@ -280,7 +277,7 @@ fn sighup_reads_the_file_again_and_sigterm_lets_runs_end() {
 
     std::fs::write(&file, format!("{head}    broken: [")).expect("a file");
     process.signal("HUP");
-    told(&process, "the file has faults; nothing was changed");
+    told(&process, "reload failed: the file has errors; running jobs are unchanged");
 
     std::fs::write(&file, format!("{head}{}{}", job("a", never), job("c", "'* * * * * ?'"))).expect("a file");
     process.signal("HUP");
@@ -373,7 +370,7 @@ fn what_cannot_be_undone_is_asked_on_a_terminal() {
     };
     let (code, told) = asked("job remove tick", "n");
     assert!(
-        code == Some(1) && told.contains("shut down what runs? [y/N]") && told.contains("nothing was removed"),
+        code == Some(1) && told.contains("stop their running instances? [y/N]") && told.contains("nothing was removed"),
         "{told}"
     );
     assert!(text(&output(&["job", "list"], folder.path()).stdout).contains("tick"));

@@ -179,7 +179,7 @@ fn a_job_that_fails_each_second_sends_few_messages_and_says_how_many_it_held_bac
     let mut told = 3;
     for index in [1, 2] {
         let number = content(index)
-            .split(" more failures before it were held back")
+            .split(" earlier failures were not reported separately")
             .next()
             .map(|text| text.rsplit("\\n").next().and_then(|n| n.parse::<usize>().ok()));
         told += number.flatten().unwrap_or_else(|| panic!("{}", content(index)));

@@ -123,9 +123,9 @@ fn an_edited_file_says_what_does_not_count_and_how_to_make_it_count() {
     assert!(!process.log().contains("differs from the stored one"), "{}", process.log());
     case.file("file.yaml", "0/20", "      jobParameter: new\n");
     process.signal("HUP");
-    let differs = "the configuration of this start differs from the stored one, which is in force: \
+    let differs = "the local configuration differs from the stored one, which stays in force: \
                    `cron` is `0/20 * * * * ?` here and `0/10 * * * * ?` in the registry; `jobParameter` is `new` here and `` in \
-                   the registry; apply it with `elasticjob job apply FILE`, or start with `overwrite: changed` or \
+                   the registry; to store the local one, run `elasticjob job apply FILE`, or start with `overwrite: changed` or \
                    `overwrite: true`";
     eventually("the difference is logged", PATIENCE, || process.log().contains(differs).then_some(()));
     eventually("`job show` has it", PATIENCE, || {
@@ -146,7 +146,7 @@ fn an_edited_file_says_what_does_not_count_and_how_to_make_it_count() {
     let path = file.to_str().expect("UTF-8");
     case.run(&["job", "apply", path, "--yes"]);
     eventually("it counts", PATIENCE, || {
-        process.log().contains("the configuration of this start equals the stored one again").then_some(())
+        process.log().contains("the local configuration matches the stored one again").then_some(())
     });
     eventually("the other one says what counts now", PATIENCE, || {
         other.log().contains("`cron` is `0/30 * * * * ?` here and `0/20 * * * * ?` in the registry").then_some(())

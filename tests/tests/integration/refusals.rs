@@ -51,7 +51,7 @@ fn a_missing_or_wrong_digest_is_reported_with_what_to_do_and_other_jobs_run_on()
         });
         eventually("the other job runs", PATIENCE, || stranger.log().contains("INFO joined").then_some(()));
         eventually("it is in /readyz", PATIENCE, || {
-            is_ready(port, "job `closed` does not take part: access to `/closed").then_some(())
+            is_ready(port, "job `closed` has not joined: access to `/closed").then_some(())
         });
         // A quiet time: a warning that repeats each second would do so in it.
         elasticjob_tests::pause(Duration::from_secs(5));

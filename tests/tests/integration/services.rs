@@ -252,7 +252,7 @@ fn ready_is_who_takes_part_in_each_job_but_for_those_that_an_operator_has_shut_d
         .replace("script.command.line: 'true'", "http.uri: 'http://localhost/'\n        http.method: GET");
     std::fs::write(&file, format!("{head}    report:\n{refused}    fine:\n{job}")).expect("a file");
     other.process.signal("HUP");
-    other.is_ready(503, "job `report` does not take part\n");
+    other.is_ready(503, "job `report` has not joined\n");
     eventually("the other one runs", PATIENCE, || {
         (value(&other.metrics(), "elasticjob_joined{job=\"fine\"}") == Some(1.0)).then_some(())
     });

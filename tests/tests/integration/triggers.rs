@@ -99,7 +99,7 @@ fn wait_prints_the_result_of_each_item_and_disabled_ones_are_named() {
     case.done(&["job", "trigger", "once"]);
     let waiting = case.run_in_background(&["job", "trigger", "once", "--wait"]);
     eventually("both wait", PATIENCE, || {
-        case.done(&["job", "explain", "once"]).contains("run again after this run").then_some(())
+        case.done(&["job", "explain", "once"]).contains("run again after their current run").then_some(())
     });
     case.done(&["job", "disable", "once"]);
     let waited = waiting.wait_with_output().expect("it ends");
@@ -114,7 +114,7 @@ fn wait_prints_the_result_of_each_item_and_disabled_ones_are_named() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("job `once` is disabled"), "{}", text(&refused.stderr));
     let explained = case.done(&["job", "explain", "once"]);
-    assert!(explained.contains("triggers") && explained.contains("none waits"), "{explained}");
+    assert!(explained.contains("triggers") && explained.contains("none pending"), "{explained}");
 }
 
 #[test]

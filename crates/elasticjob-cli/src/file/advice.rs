@@ -38,7 +38,7 @@ fn clock_warning(config: &JobConfig) -> Option<String> {
 fn ignored_fields(config: &JobConfig) -> Option<String> {
     let beyond: Vec<&str> = config.cron.as_ref()?.text().split_whitespace().skip(CRON_FIELDS).collect();
     (!beyond.is_empty())
-        .then(|| format!("key `cron`: as in Quartz `{}` is ignored, since a year is the last field", beyond.join(" ")))
+        .then(|| format!("key `cron`: as in Quartz, `{}` after the year field is ignored", beyond.join(" ")))
 }
 
 /// Quartz looks at the first day of a list alone where another one has `#`.

@@ -25,7 +25,7 @@ impl Reader {
         };
         let (settings, jobs): (Vec<&Entry>, Vec<&Entry>) = jobs.iter().partition(is_setting);
         for entry in &settings {
-            let text = format!("key `{}` is on the level of the jobs: indent it below the name of its job", entry.key);
+            let text = format!("key `{}` is at the level of the job names: indent it below its job", entry.key);
             self.fault(entry.at, text);
         }
         // A name without settings is that of the job to which they belong.
@@ -58,7 +58,7 @@ impl Reader {
                 "elasticJobClass" => self.fault(
                     setting.at,
                     format!(
-                        "key `{}` in {inside}: a class is code: run it with the library, or use `elasticJobType`",
+                        "key `{}` in {inside}: the agent cannot load Java classes; use `elasticJobType`, or run the job with the library",
                         setting.key
                     ),
                 ),
@@ -162,8 +162,9 @@ impl Reader {
                 if let Some(fault) = unknown_property(&key) {
                     self.fault(prop.at, fault);
                 } else if JOB.contains(&key.as_str()) {
-                    let text =
-                        format!("property `{key}`: a key of the job has this name, and counts only beside `props`");
+                    let text = format!(
+                        "property `{key}`: it has no effect in `props`, because a key of the job has this name; move it out of `props`"
+                    );
                     self.warn(prop.at, text);
                 }
                 places.insert(format!("props.{key}"), at);

@@ -234,7 +234,7 @@ pub(super) fn replace_variables(text: &str, env: &dyn Fn(&str) -> Option<String>
         };
         if default.is_some_and(is_shell_s) && env(name).is_none() {
             return Err(format!(
-                "`{text}`: the default after `:` begins with `-`, as in a shell; write ${{{name}:default}}, or $${{{name}:-…}} to leave it to the \
+                "`{text}`: the default after `:` begins with `-`, which is shell syntax; write ${{{name}:default}}, or $${{{name}:-…}} to leave it to the \
                  shell"
             ));
         }

@@ -108,7 +108,7 @@ fn every_fault_is_told_with_its_place_key_value_and_expectation() {
             "8:7: unknown key `corn` in job `a`: did you mean `cron`?",
             "9:27: key `shardingTotalCount`: `many` is invalid: expected a whole number from 1 to 10000",
             "10:17: key `failover`: `perhaps` is invalid: expected true or false",
-            "12:7: key `elasticJobClass` in job `b`: a class is code: run it with the library, or use `elasticJobType`",
+            "12:7: key `elasticJobClass` in job `b`: the agent cannot load Java classes; use `elasticJobType`, or run the job with the library",
             "14:5: key `elasticJobType` is missing in job `c`: expected a type such as SCRIPT",
             "14:5: key `shardingTotalCount` is missing in job `c`: expected a whole number from 1",
             "14:8: key `c`: `7` is not a mapping",
@@ -290,7 +290,7 @@ fn faults_say_what_to_do() {
         ),
         (
             "elasticjob:\n  jobs:\n    a:\n    cron: x\n".to_owned(),
-            "4:5: key `cron` is on the level of the jobs: indent it below the name of its job",
+            "4:5: key `cron` is at the level of the job names: indent it below its job",
         ),
         (
             format!("elasticjob:\n  jobs:\n    a: {{{job}, <<: {{cron: x}}}}\n"),
@@ -356,14 +356,14 @@ fn a_job_whose_properties_have_no_effect_is_a_warning_and_one_that_contradicts_i
         "jobListenerTypes: [SCRIPT], props: {script.command.line: x, elasticjob.listener.before.command.line: x}";
     assert_eq!(checked(&format!("{script}, {listeners}")), Default::default());
     let (_, warnings) = checked("elasticJobType: SCRIPT, cron: '0 0 4 * * ? 2099 5', props: {script.command.line: x}");
-    assert!(warnings[0].contains("as in Quartz `5` is ignored"), "{warnings:?}");
+    assert!(warnings[0].contains("as in Quartz, `5` after the year field is ignored"), "{warnings:?}");
 
     let (_, warnings) = checked("elasticJobType: SCRIPT, cron: '0 0 0 ? * MON,FRI#2', props: {script.command.line: x}");
     assert!(warnings[0].contains("as in Quartz `MON,FRI#2` is one day"), "{warnings:?}");
 
     let twice = "jobListenerTypes: [SCRIPT, SCRIPT], props: {script.command.line: x, elasticjob.listener.before.command.line: x}";
     let (faults, _) = checked(&format!("{script}, {twice}"));
-    assert!(faults.iter().any(|fault| fault.contains("expected each listener once")), "{faults:?}");
+    assert!(faults.iter().any(|fault| fault.contains("listed more than once; list each listener once")), "{faults:?}");
     for (delays, fault) in [("delay.milliseconds: 90000", false), ("delay.max.milliseconds: 5", false)] {
         let (faults, _) = checked(&format!("{script}, props: {{script.command.line: x, elasticjob.retry.{delays}}}"));
         assert_eq!(!faults.is_empty(), fault, "{faults:?}");
@@ -426,7 +426,7 @@ fn a_job_says_which_configuration_wins_and_any_text_can_be_a_parameter() {
     let text = "elasticjob:\n  jobs:\n    a: {elasticJobType: SCRIPT, shardingTotalCount: 1, props: {cron: x}}\n";
     let warnings: Vec<String> =
         parse(text, &no_environment).expect("valid").warnings.iter().map(ToString::to_string).collect();
-    let beside = "3:64: property `cron`: a key of the job has this name, and counts only beside `props`";
+    let beside = "3:64: property `cron`: it has no effect in `props`, because a key of the job has this name; move it out of `props`";
     assert!(warnings.contains(&beside.to_owned()), "{warnings:?}");
 }
 

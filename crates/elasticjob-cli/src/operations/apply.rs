@@ -80,7 +80,7 @@ pub(super) async fn run(operations: &Operations, wanted: Wanted, yes: bool, form
         return Err(unknown.remove(0).into());
     }
     for error in unknown {
-        output::tell(&format!("{error}; skipping it, because an agent creates it when it starts"));
+        output::tell(&format!("{error}; skipped: an agent creates the job when it starts"));
     }
     let mut listing = Listing::new(&[]);
     for change in &changes {

@@ -101,7 +101,9 @@ pub(super) async fn remove(operations: &Operations, jobs: &Jobs, keep_config: bo
     let question = match (&jobs.server, keep_config) {
         (Some(server), _) => format!("Remove server {server} from {names}, and shut down what runs there?"),
         (None, true) => format!("Remove all instances and servers of {names}?"),
-        (None, false) => format!("Remove {names} with configuration and all marks, and shut down what runs?"),
+        (None, false) => {
+            format!("Remove {names} with their configuration and all data, and stop their running instances?")
+        }
     };
     if !output::confirm(&question, yes).await? {
         return Err(anyhow::anyhow!("nothing was removed").into());

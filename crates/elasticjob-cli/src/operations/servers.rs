@@ -25,7 +25,7 @@ pub(super) async fn run(operations: &Operations, operation: &ServerOperation, fo
             let jobs = operations.jobs_on_server(ip).await?;
             for job in jobs.iter().filter(|job| job.status == JobStatus::Disabled) {
                 let name = &job.job_name;
-                output::tell(&format!("`{name}` stays disabled: `elasticjob job enable {name}` enables it"));
+                output::tell(&format!("job `{name}` stays disabled; enable it with `elasticjob job enable {name}`"));
             }
         }
         ServerOperation::Shutdown { ip } => operations.shutdown(Scope::Server(ip)).await?,

@@ -71,7 +71,7 @@ pub(super) async fn and_wait(
         {
             Ok(results) => results,
             Err(error) => {
-                let text = format!("unknown: triggered, but the registry does not answer any more: {error}");
+                let text = format!("unknown: triggered, but the connection to the registry was lost: {error}");
                 let unknown = |item: &u32| ItemResult::new(*item, ItemOutcome::Unknown(text.clone()));
                 request.triggered.items.iter().map(unknown).collect()
             }

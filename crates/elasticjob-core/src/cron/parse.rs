@@ -101,7 +101,7 @@ struct Field<'a> {
 }
 
 fn quartz_form(quartz: Option<&str>) -> String {
-    quartz.map(|text| format!("; the Unix expression is `{text}` here")).unwrap_or_default()
+    quartz.map(|text| format!("; in Quartz format this Unix expression is `{text}`")).unwrap_or_default()
 }
 
 /// A Unix expression of five fields in Quartz's dialect: a second before it, one of the day fields `?`, days of the week by their
@@ -167,7 +167,7 @@ impl<'a> Field<'a> {
         };
         let list = text.contains(',');
         if list && text.contains('L') && matches!(kind, Kind::Date | Kind::Weekday) {
-            return Err(field.wrong("`L` cannot stand in a list"));
+            return Err(field.wrong("`L` is not allowed in a list"));
         }
         if kind == Kind::Weekday && text.matches('#').count() > 1 {
             return Err(field.wrong("`#` can be used once"));

@@ -72,7 +72,7 @@ fn a_refusal_names_the_field_and_what_was_expected() {
     for (text, message) in [
         (
             "* * * * *",
-            "5 fields, expected at least 6: second minute hour day-of-month month day-of-week [year]; the Unix expression is `0 * * * * ?` here",
+            "5 fields, expected at least 6: second minute hour day-of-month month day-of-week [year]; in Quartz format this Unix expression is `0 * * * * ?`",
         ),
         ("0 0 0 32 * ?", "day-of-month `32`: values must be between 1 and 31"),
         ("0 0 0 * * *", "day-of-month `*` and day-of-week `*`: exactly one of the two must be `?`"),

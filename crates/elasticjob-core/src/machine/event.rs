@@ -452,21 +452,21 @@ struct Message<'a>(&'a JobEvent);
 impl fmt::Display for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            JobEvent::Joined { disabled: true, .. } => f.write_str("joined; its server is disabled"),
+            JobEvent::Joined { disabled: true, .. } => f.write_str("joined; this server is disabled"),
             JobEvent::Joined { next: Some(_), .. } => f.write_str("joined"),
-            JobEvent::Joined { next: None, .. } => f.write_str("joined; the job runs when it is triggered"),
+            JobEvent::Joined { next: None, .. } => f.write_str("joined; the job has no cron and runs only when triggered"),
             JobEvent::Left { .. } => f.write_str("left"),
             JobEvent::KeptDisabled { everywhere: true, .. } => {
-                f.write_str("the job is disabled in the registry; enable it with `elasticjob job enable`")
+                f.write_str("the job is disabled on all servers; enable it with `elasticjob job enable`")
             }
             JobEvent::KeptDisabled { everywhere: false, .. } => f.write_str(
                 "the server is disabled in the registry; enable it with `elasticjob job enable` or `elasticjob server enable`",
             ),
             JobEvent::DisabledByStart { .. } => f.write_str(
-                "this start disabled the job on its server, because the configuration has `disabled: true`; remove that key, and run `elasticjob job enable`",
+                "the job starts disabled on this server, because its configuration has `disabled: true`; to enable it, remove that key and run `elasticjob job enable`",
             ),
             JobEvent::ServerSwitched { enabled: false, everywhere: true, .. } => {
-                f.write_str("the job was disabled; no run starts until `elasticjob job enable`")
+                f.write_str("the job was disabled on all servers; no run starts until `elasticjob job enable`")
             }
             JobEvent::ServerSwitched { enabled: false, everywhere: false, .. } => f.write_str(
                 "the server was disabled; no run starts on it until `elasticjob job enable` or `elasticjob server enable`",
@@ -478,11 +478,11 @@ impl fmt::Display for Message<'_> {
             JobEvent::ItemSwitched { enabled: true, .. } => f.write_str("the item was enabled"),
             JobEvent::Elected => f.write_str("elected leader"),
             JobEvent::Deposed { .. } => {
-                f.write_str("took over leadership: the leader did not reshard while a firing waited for it")
+                f.write_str("took over leadership: the previous leader did not reshard while a firing waited")
             }
             JobEvent::Abdicated => f.write_str("resigned as leader"),
             JobEvent::Resharded { kept, .. } if kept.is_empty() => f.write_str("resharded items"),
-            JobEvent::Resharded { .. } => f.write_str("resharded items; some move when their current run ends"),
+            JobEvent::Resharded { .. } => f.write_str("resharded items; the items in `kept` move when their current run completes"),
             JobEvent::Assigned { items } if items.is_empty() => f.write_str("owns no items"),
             JobEvent::Assigned { .. } => f.write_str("owns items"),
             JobEvent::AskedForItems => {
@@ -495,10 +495,10 @@ impl fmt::Display for Message<'_> {
                 f.write_str("misfire: items could not start at their due time; they are caught up when they can start")
             }
             JobEvent::Skipped { items, reason, .. } if items.is_empty() => write!(f, "skipped a firing: {reason}"),
-            JobEvent::Skipped { reason, .. } => write!(f, "skipped a firing of items: {reason}"),
+            JobEvent::Skipped { reason, .. } => write!(f, "items skipped a firing: {reason}"),
             JobEvent::Passed { firings, .. } => write!(
                 f,
-                "items missed {}: no Rust instance started them, because they were still running, were moving between instances, or their instance was paused or disconnected",
+                "items missed {}: no Rust instance started them; possible causes: a run that was still active, resharding, or an owner that was paused or disconnected",
                 match *firings {
                     1 => "a firing".to_owned(),
                     limits::PASSED_MAX.. => format!("{firings} or more firings"),
@@ -506,29 +506,29 @@ impl fmt::Display for Message<'_> {
                 }
             ),
             JobEvent::Lost { .. } => {
-                f.write_str("a run was lost with the connection before it started, unless another instance ran it")
+                f.write_str("the connection was lost before the run started; its items missed this firing unless another instance ran them")
             }
-            JobEvent::Blocked { .. } => f.write_str("the item is still running on another instance"),
+            JobEvent::Blocked { .. } => f.write_str("cannot start the item: it is still running on another instance"),
             JobEvent::Refused { what, times } => write!(
                 f,
-                "{what} was rejected {times} times although the state was re-read: reads and writes disagree; check whether the servers of the registry have diverged"
+                "{what} was rejected {times} times although the state was re-read: reads and writes of the registry disagree; check that the ZooKeeper servers are consistent"
             ),
             JobEvent::ClearedMark { .. } => {
-                f.write_str("deleted a stale mark: the instance that set it is gone, or does not run the item")
+                f.write_str("deleted a stale mark of the item: its instance has left or does not run the item")
             }
-            JobEvent::TakenOver { .. } => f.write_str("failover: took over the item from a dead instance"),
+            JobEvent::TakenOver { .. } => f.write_str("failover: took over the interrupted run of the item"),
             JobEvent::TakeoverWaits { .. } => {
-                f.write_str("the item is disabled; its interrupted run is taken over when it is enabled")
+                f.write_str("the interrupted run of this item waits: the item is disabled, and takeover follows when it is enabled")
             }
             JobEvent::Triggered => f.write_str("triggered"),
             JobEvent::TriggerAdopted { .. } => {
-                f.write_str("an instance left without running its trigger; this instance runs its items once")
+                f.write_str("another instance left before it ran its triggered items; this instance runs them once")
             }
             JobEvent::TriggerDropped { items, reason } if items.is_empty() => {
-                write!(f, "dropped the trigger: this instance is {reason}")
+                write!(f, "dropped the trigger: {reason}")
             }
             JobEvent::TriggerDropped { reason, .. } => {
-                write!(f, "dropped the trigger of items; they do not run: they are {reason}")
+                write!(f, "dropped the trigger of items; they do not run: {reason}")
             }
             JobEvent::Rescheduled { next: Some(_), .. } => f.write_str("rescheduled"),
             JobEvent::Rescheduled { next: None, .. } => f.write_str("rescheduled; the expression never fires again"),
@@ -536,45 +536,45 @@ impl fmt::Display for Message<'_> {
                 write!(f, "invalid stored configuration; the job is paused until it is corrected: {reason}")
             }
             JobEvent::BadConfig { reason, paused: false } => {
-                write!(f, "invalid change of the stored configuration; the previous one stays in force: {reason}")
+                write!(f, "the new stored configuration is invalid; the previous configuration stays in force: {reason}")
             }
             JobEvent::GoodConfig => f.write_str("the stored configuration is valid again"),
             JobEvent::DiffersFromStored { differences, merges: true } => write!(
                 f,
-                "the stored configuration was changed in keys that this file did not change, and is in force: {}; store the values of the file with `elasticjob job apply FILE`",
+                "the stored configuration was changed by another writer and stays in force: {}; to store the values of this start, run `elasticjob job apply FILE`",
                 Differences(differences)
             ),
             JobEvent::DiffersFromStored { differences, merges: false } => write!(
                 f,
-                "the configuration of this start differs from the stored one, which is in force: {}; apply it with `elasticjob job apply FILE`, or start with `overwrite: changed` or `overwrite: true`",
+                "the local configuration differs from the stored one, which stays in force: {}; to store the local one, run `elasticjob job apply FILE`, or start with `overwrite: changed` or `overwrite: true`",
                 Differences(differences)
             ),
-            JobEvent::SameAsStored => f.write_str("the configuration of this start equals the stored one again"),
+            JobEvent::SameAsStored => f.write_str("the local configuration matches the stored one again"),
             JobEvent::Overwrote { differences } => {
                 let changes: Vec<String> =
                     differences.iter().map(|d| format!("`{}` from `{}` to `{}`", d.key, d.stored, d.here)).collect();
                 write!(f, "changed the stored configuration: {}", changes.join(", "))
             }
-            JobEvent::ShutDownByOperator => f.write_str("shut down by an operator: the instance node was deleted"),
+            JobEvent::ShutDownByOperator => f.write_str("shut down by an operator: the instance node was deleted; restart the agent or send SIGHUP to start the job again"),
             JobEvent::Removed => f.write_str(
-                "left the job, because the registry does not contain it: it was removed while this instance was disconnected, or the registry lost its data; restart the agent to create it again",
+                "left the job: it no longer exists in the registry; it was removed while this instance was disconnected, or the registry lost its data; restart the agent to create the job again",
             ),
             JobEvent::IdTaken { session, .. } => write!(
                 f,
-                "cannot join: another process, in session {session:016x}, is registered under the id of this instance. Two hosts or containers with the same address and process id have the same id; give this one another address (elasticjob.preferred.network.ip). It joins when the other process has left"
+                "cannot join: another process, in session {session:016x}, is registered under the id of this instance (same address and process id); retrying until it leaves; to avoid the conflict, give this process another address (elasticjob.preferred.network.ip)"
             ),
             JobEvent::ClockOff { difference, limit } => write!(
                 f,
-                "the clock differs from the registry's by {:.1} s, more than maxTimeDiffSeconds {}",
+                "this clock differs from the registry's clock by {:.1} s, more than maxTimeDiffSeconds {}; synchronize the clocks",
                 difference.as_secs_f64(),
                 limit.as_secs()
             ),
             JobEvent::LedgerAhead { counts: true, .. } => f.write_str(
-                "items started for due times that are ahead of this clock; they do not start again for due times up to then",
+                "items have already started for due times later than this clock; earlier due times do not start again",
             ),
             JobEvent::LedgerAhead { counts: false, .. } => write!(
                 f,
-                "items started for due times more than {} s ahead of this clock: one of the clocks was off; they may start again for due times up to then",
+                "items have started for due times more than {} s ahead of this clock, so a clock was wrong; due times up to those may start again; check NTP",
                 limits::LEDGER_AHEAD.as_secs()
             ),
             JobEvent::RemovedServer { .. } => f.write_str("deleted the node of a server that has no instance"),
@@ -582,7 +582,7 @@ impl fmt::Display for Message<'_> {
                 f.write_str("all servers are enabled; `disabled` in the stored configuration is false again")
             }
             JobEvent::BadStrategy { name, reason } => {
-                write!(f, "jobShardingStrategyType `{name}` {reason}; the assignment did not change")
+                write!(f, "sharding strategy `{name}` {reason}; the assignment did not change")
             }
         }
     }
@@ -655,11 +655,11 @@ mod tests {
             ),
             (
                 JobEvent::Skipped { items: vec![3], due, reason: "the job is leaving" },
-                "skipped a firing of items: the job is leaving items=[3] due=2023-11-14T22:13:20.000Z",
+                "items skipped a firing: the job is leaving items=[3] due=2023-11-14T22:13:20.000Z",
             ),
             (
                 JobEvent::TakenOver { item: 4, from: "10.0.0.1@-@7".into() },
-                "failover: took over the item from a dead instance instance=10.0.0.1@-@7 item=4",
+                "failover: took over the interrupted run of the item instance=10.0.0.1@-@7 item=4",
             ),
         ];
         for (event, line) in cases {

@@ -225,7 +225,7 @@ impl JobMachine {
             (Some(runner), _) => (dead(&runner) && !lives).then_some(runner),
             // Unless the item was begun since: then the dead one's run is superseded.
             (None, Some(taker)) if dead(&taker) && !begun_since(answers) => Some(taker),
-            (None, _) => node(5).map(|_| "a dead instance".to_owned()),
+            (None, _) => node(5).map(|_| "unknown".to_owned()),
         }
     }
 

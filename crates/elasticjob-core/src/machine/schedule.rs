@@ -42,14 +42,18 @@ impl JobMachine {
                 Ok(faults) if faults.is_empty() => Ok(config),
                 Ok(faults) => Err(faults),
                 Err(_) => {
-                    let expected = "its check panicked: see the standard error of this process".into();
+                    let expected =
+                        "the configuration check of this job type panicked; see stderr of this process".into();
                     Err(vec![ConfigError { key: "elasticJobType", value: self.setup.class.clone(), expected }])
                 }
             }
         });
         match checked {
             Ok(config) if config.cron.is_none() && !self.setup.one_off => {
-                self.refuse_config("`cron` is empty: a scheduled job needs one".to_owned(), out);
+                self.refuse_config(
+                    "`cron` is empty: expected a cron expression, because the job is scheduled".to_owned(),
+                    out,
+                );
             }
             Ok(config) => self.use_config(now, config, out),
             // A change that cannot be used is refused: what was in force stays so.
@@ -140,7 +144,7 @@ impl JobMachine {
             self.schedule.next_due = cron.next(due, &config.time_zone);
         }
         if let Some(due) = skipped {
-            let reason = "the process was paused, and a later firing is due already";
+            let reason = "the process was suspended, and a later firing is already due";
             out.report(JobEvent::Skipped { items: Vec::new(), due, reason });
         }
         if let Some(due) = last {
@@ -279,7 +283,11 @@ impl JobMachine {
         } else if self.config.as_ref().is_some_and(|c| c.misfire) {
             out.report(JobEvent::Misfired { items, due });
         } else {
-            out.report(JobEvent::Skipped { items, due, reason: "the run before has not ended, and misfire is off" });
+            out.report(JobEvent::Skipped {
+                items,
+                due,
+                reason: "the previous run has not completed, and misfire is off",
+            });
         }
     }
 

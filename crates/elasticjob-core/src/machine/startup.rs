@@ -64,7 +64,10 @@ impl JobMachine {
             if self.has_joined {
                 return false; // said already
             }
-            let reason = format!("`cron` of job `{}` is empty: a scheduled job needs one", self.path.job());
+            let reason = format!(
+                "`cron` of job `{}` is empty: expected a cron expression, because the job is scheduled",
+                self.path.job()
+            );
             self.left(StopReason::Refused(reason), out);
             return true;
         }

@@ -11,9 +11,9 @@ use crate::tree::Op;
 use crate::view::ServerState;
 
 /// Why a trigger is dropped.
-pub(super) const DISABLED: &str = "disabled";
-const JOB_DISABLED: &str = "disabled with their job";
-const BEYOND: &str = "no items of the job any more";
+pub(super) const DISABLED: &str = "the items are disabled";
+const JOB_DISABLED: &str = "the job is disabled";
+const BEYOND: &str = "the job no longer has these items";
 /// The same as the result of a trigger.
 const NOT_RUN_DISABLED: &str = "not run: the item is disabled";
 const NOT_RUN_JOB_DISABLED: &str = "not run: the job is disabled";

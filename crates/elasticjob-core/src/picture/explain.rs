@@ -93,7 +93,7 @@ impl Look<'_> {
             CheckName::Instances => "needs an instance",
             CheckName::Servers => "needs an instance whose server is enabled",
             CheckName::Leader => "needs a leader",
-            _ => "see above",
+            _ => "skipped: an earlier check failed",
         })
     }
 
@@ -134,7 +134,7 @@ impl Look<'_> {
                         found.iter().map(|d| format!("`{}` `{}` instead of `{}`", d.key, d.here, d.stored)).collect();
                     format!("{id} was started with {}", keys.join(", "))
                 });
-                let cure = "the stored configuration is in force; `elasticjob job apply FILE` stores that of FILE";
+                let cure = "the stored configuration is in force; to replace it, run `elasticjob job apply FILE`";
                 let evidence = format!("{evidence}; {}; {cure}", told.collect::<Vec<_>>().join("; "));
                 self.push(CheckName::Configuration, Verdict::Note, evidence);
             }
@@ -187,8 +187,8 @@ impl Look<'_> {
         let state = |ip: &str| match view.server(ip) {
             Some(ServerState::Enabled) => "enabled",
             Some(ServerState::Disabled) => "disabled",
-            Some(ServerState::Garbled) => "neither ENABLED nor DISABLED",
-            None => "without a node",
+            Some(ServerState::Garbled) => "has an invalid state (expected ENABLED or DISABLED)",
+            None => "has no server node",
         };
         let mut states: BTreeMap<String, &str> = BTreeMap::new();
         for (id, node) in &view.instances {
@@ -214,7 +214,7 @@ impl Look<'_> {
         let mut parts = vec![told(&fine)];
         parts.extend((!wrong.is_empty()).then(|| format!("{}{cure}", told(&wrong))));
         let others = joined(resting.into_iter());
-        parts.extend((!others.is_empty()).then(|| format!("{others} disabled, without an instance")));
+        parts.extend((!others.is_empty()).then(|| format!("{others} disabled, but no instance runs there")));
         let verdict = if wrong.is_empty() { Verdict::Fine } else { Verdict::Note };
         self.push(CheckName::Servers, verdict, parts.join("; "));
     }
@@ -226,7 +226,7 @@ impl Look<'_> {
         let found = match self.picture.view.leader_id() {
             None => Err(format!("no instance leads, so no instance assigns the items{}", self.queue("election"))),
             Some(id) if self.is_live(&id) => Ok(id),
-            Some(id) => Err(format!("`leader/election/instance` names {id}, which has left")),
+            Some(id) => Err(format!("the leader node names {id}, which has left; a new election is pending")),
         };
         match found {
             Ok(evidence) => self.push(CheckName::Leader, Verdict::Fine, evidence),
@@ -288,10 +288,10 @@ impl Look<'_> {
         }
         let mut told = Vec::new();
         if !unowned.is_empty() {
-            told.push(format!("{} have no owner", Ranges(&unowned)));
+            told.push(format!("items {} have no owner", Ranges(&unowned)));
         }
         if !orphaned.is_empty() {
-            told.push(format!("{} belong to instances that have left", Ranges(&orphaned)));
+            told.push(format!("items {} are owned by instances that have left", Ranges(&orphaned)));
         }
         told.extend(since);
         // A leader of Java divides when the job fires, or is triggered, and not before.
@@ -314,7 +314,7 @@ impl Look<'_> {
         if disabled.is_empty() {
             return self.push(CheckName::DisabledItems, Verdict::Fine, "none");
         }
-        let evidence = format!("{}: `elasticjob shard enable` enables them", Ranges(&disabled));
+        let evidence = format!("items {} are disabled; enable with `elasticjob shard enable`", Ranges(&disabled));
         self.push(CheckName::DisabledItems, Verdict::Cause, evidence);
     }
 
@@ -323,10 +323,10 @@ impl Look<'_> {
         let node = mark?;
         let id = node.text();
         match self.picture.view.instances.get(&id) {
-            None => Some(format!("of {id}, which has left, since {}", self.ago(node.created))),
+            None => Some(format!("set by {id}, which has left, {}", self.ago(node.created))),
             // The instance came back in a new session under its old name.
             Some(live) if node.owner != 0 && live.owner != node.owner => {
-                Some(format!("of an earlier process with the id {id}, since {}", self.ago(node.created)))
+                Some(format!("set by an earlier process with the id {id}, {}", self.ago(node.created)))
             }
             Some(_) => None,
         }
@@ -385,19 +385,23 @@ impl Look<'_> {
             let id = node.text();
             // A run goes on over the end of its session; so does a mark that nobody took away.
             let life = self.picture.view.instances.get(&id).map(|instance| instance.czxid);
-            let before = if life.is_some_and(|life| node.czxid < life) { ", marked before it registered" } else { "" };
+            let before =
+                if life.is_some_and(|life| node.czxid < life) { ", from before its last registration" } else { "" };
             format!("item {item} runs on {id} since {}{before}", self.ago(node.created))
         };
         let mut told: Vec<String> = running.iter().take(SHOWN_MAX).map(tell).collect();
         if running.len() > SHOWN_MAX {
-            told.push(format!("{} further items run", running.len() - SHOWN_MAX));
+            told.push(format!("{} more items are running", running.len() - SHOWN_MAX));
         }
         let latest = self.latest(SKIPPED_AFTER);
         let skipped = latest.filter(|due| running.iter().any(|(_, n)| *due > n.created + Duration::from_secs(1)));
         let misfire = self.config.is_none_or(|c| c.misfire);
         match skipped {
             Some(due) if !misfire && self.blocked_by(&[Job, Instances, Servers]).is_none() => {
-                let evidence = format!("{}: the firing due {due} was skipped, since `misfire` is off", told.join("; "));
+                let evidence = format!(
+                    "{}: the firing due {due} was skipped because the items were still running and `misfire` is off",
+                    told.join("; ")
+                );
                 self.push(CheckName::PreviousRun, Verdict::Cause, evidence);
             }
             _ => self.push(CheckName::PreviousRun, Verdict::Note, told.join("; ")),
@@ -415,14 +419,18 @@ impl Look<'_> {
         }
         if self.config.is_some_and(|config| !config.misfire) {
             // Java marks them all the same, and leaves the marks.
-            let evidence =
-                format!("items {} missed a firing once; `misfire` is off, so it is not caught up", Ranges(&missed));
+            let evidence = format!(
+                "items {} carry an old misfire mark; `misfire` is off, so the firing is not caught up",
+                Ranges(&missed)
+            );
             return self.push(CheckName::Misfire, Verdict::Note, evidence);
         }
         let running = self.running().iter().any(|(item, _)| missed.contains(item));
         let when = if running { "when their run ends" } else { "after their next run" };
-        let evidence =
-            format!("items {} missed a firing, since they were running: caught up once, {when}", Ranges(&missed));
+        let evidence = format!(
+            "items {} missed a firing because they were running; one catch-up run starts {when}",
+            Ranges(&missed)
+        );
         self.push(CheckName::Misfire, Verdict::Cause, evidence);
     }
 
@@ -435,17 +443,17 @@ impl Look<'_> {
         let (after, stuck): (Vec<u32>, Vec<u32>) = waiting.into_iter().partition(|item| running.contains(item));
         let mut told = Vec::new();
         if !after.is_empty() {
-            told.push(format!("items {} run again after this run, since they were triggered", Ranges(&after)));
+            told.push(format!("items {} were triggered and run again after their current run", Ranges(&after)));
         }
         if !stuck.is_empty() {
             told.push(format!("items {} were triggered and wait for their owner", Ranges(&stuck)));
         }
         let gone = joined(view.triggers.iter().filter(|id| !view.is_live(id)));
         if !gone.is_empty() {
-            told.push(format!("the trigger of {gone}, which has left, is waiting"));
+            told.push(format!("a trigger for {gone} is pending, but that instance has left"));
         }
         match told.is_empty() {
-            true => self.push(CheckName::Triggers, Verdict::Fine, "none waits"),
+            true => self.push(CheckName::Triggers, Verdict::Fine, "none pending"),
             false => self.push(CheckName::Triggers, Verdict::Note, told.join("; ")),
         }
     }
@@ -456,7 +464,7 @@ impl Look<'_> {
             return None;
         };
         let Some(cron) = &config.cron else {
-            self.push(CheckName::Schedule, Verdict::Note, "no `cron`: it runs when it is triggered");
+            self.push(CheckName::Schedule, Verdict::Note, "no `cron`: the job runs only when triggered");
             return None;
         };
         let zone =
@@ -479,7 +487,7 @@ impl Look<'_> {
     /// Whether each item has begun the latest firing that it owed; what Java instances run leaves no record.
     fn last_firing(&mut self) {
         if self.checks.iter().any(|check| check.verdict == Verdict::Cause) {
-            return self.push(CheckName::LastFiring, Verdict::Skipped, "see above");
+            return self.push(CheckName::LastFiring, Verdict::Skipped, "skipped: an earlier check failed");
         }
         let slack = OVERDUE_AFTER + self.config.and_then(|c| c.max_time_diff).unwrap_or_default();
         let Some(due) = self.latest(slack) else {
@@ -513,15 +521,15 @@ impl Look<'_> {
         }
         if owed.is_empty() {
             let told = if begun.is_empty() {
-                "all items accounted for".to_owned()
+                "all items started or need no start".to_owned()
             } else {
-                format!("accounted for by {}", Ranges(&begun))
+                format!("no start is missing (items {})", Ranges(&begun))
             };
             return self.push(CheckName::LastFiring, Verdict::Fine, format!("due {due}: {told}"));
         }
         let told: Vec<String> = owed.iter().map(|(id, items)| format!("items {} of {id}", Ranges(items))).collect();
         let evidence = format!(
-            "due {due}: not started by {}; if no line above explains it, check the log of that process",
+            "due {due}: not started: {}; if no check above explains this, see the log of that instance",
             told.join("; ")
         );
         let misfire = self.config.is_none_or(|c| c.misfire);

@@ -78,19 +78,19 @@ impl Keeper for Writer {
 
     fn keep(&self, change: Change, done: oneshot::Sender<Result<(), String>>) {
         if let Err(mpsc::SendError(Task::Keep(_, done))) = self.tasks.send(Task::Keep(change, done)) {
-            let _ = done.send(Err("the writer has ended".into()));
+            let _ = done.send(Err("the registry writer has stopped".into()));
         }
     }
 
     fn inspect(&self, what: Inspection) -> oneshot::Receiver<Result<String, String>> {
         let (done, inspected) = oneshot::channel();
-        let _ = self.tasks.send(Task::Inspect(what, done)); // if the writer has ended, the receiver gets an error
+        let _ = self.tasks.send(Task::Inspect(what, done)); // if the registry writer has stopped, the receiver gets an error
         inspected
     }
 
     fn close(&self) -> oneshot::Receiver<()> {
         let (done, closed) = oneshot::channel();
-        let _ = self.tasks.send(Task::Close(done)); // if the writer has ended, the receiver gets an error
+        let _ = self.tasks.send(Task::Close(done)); // if the registry writer has stopped, the receiver gets an error
         closed
     }
 }
@@ -152,7 +152,8 @@ impl OpenFile {
         if (self.source.is_in_place)() {
             return Ok(());
         }
-        let reason = "the file was moved, deleted or replaced: move it back, or restart this process to use the file that is there";
+        let reason =
+            "the file was moved, deleted or replaced: move it back, or restart this process to use the current file";
         Err(Error::File { path: self.path.clone(), reason: reason.into() })
     }
 
@@ -407,7 +408,7 @@ impl fmt::Display for Found {
 
 fn check(database: &mut Database) -> Result<Found, Fault> {
     if !database.check_integrity()? {
-        tracing::warn!("the file was not closed cleanly; repaired it");
+        tracing::warn!("the file was not closed cleanly and has been repaired");
     }
     Ok(Found { nodes: Contents::read(database)?.nodes.len() })
 }

@@ -99,7 +99,7 @@ fn serve(path: &Path, store: Arc<Store>) -> Connection {
         Ok(server) => Some(Box::new(server) as Box<dyn Company>),
         Err(error) => {
             tracing::warn!(
-                "cannot create the socket of {}: {error}; commands cannot use the registry while this process runs",
+                "cannot create the socket of {}: {error}; `elasticjob` commands cannot use the registry while this process runs",
                 path.display()
             );
             None

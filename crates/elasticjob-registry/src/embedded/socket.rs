@@ -132,7 +132,7 @@ async fn visit(store: &Arc<Store>, session: u64, stream: UnixStream) -> io::Resu
             }
         }
     });
-    let full = |_| io::Error::other("it does not read its answers");
+    let full = |_| io::Error::other("the client does not read its replies");
     let mut failure = store.failure();
     replies.try_send(Reply::Hello { session }).map_err(full)?;
     let mut watches: HashMap<u64, Watch> = HashMap::new();

@@ -52,7 +52,10 @@ impl Visitor {
     pub(super) async fn connect(file: &Path, socket: &Path) -> Result<Visitor, Error> {
         let failed = |reason: String| Error::File { path: file.to_owned(), reason };
         let stream = UnixStream::connect(socket).await.map_err(|e| {
-            failed(format!("another process holds it, and its socket {} cannot be reached: {e}", socket.display()))
+            failed(format!(
+                "another process has opened the file, and its socket {} is unreachable: {e}",
+                socket.display()
+            ))
         })?;
         let (mut input, mut output) = stream.into_split();
         let hello = clock::within(ANSWER_MAX, wire::receive(&mut input)).await;
@@ -147,7 +150,7 @@ impl Visitor {
     }
 
     fn confused(&self) -> Error {
-        Error::Protocol { registry: self.description.clone(), reason: "an answer to another question".into() }
+        Error::Protocol { registry: self.description.clone(), reason: "unexpected reply".into() }
     }
 }
 

@@ -73,7 +73,7 @@ impl Shared {
             reason: match &*self.link.borrow() {
                 Link::Down { reason, .. } => reason.clone(),
                 Link::Closed => "the connection was closed".into(),
-                Link::Up { .. } => "it is just being set up".into(),
+                Link::Up { .. } => "the connection is being established".into(),
             },
         })
     }

@@ -25,7 +25,9 @@ fn rejected(shared: &Shared, path: &str, reason: &str) -> Error {
 fn error(shared: &Shared, path: &str, failure: &Failure) -> Error {
     match failure {
         Failure::Refused(code) => refused(shared, path, *code),
-        Failure::NotSent(_) | Failure::Unknown(_) => unreachable(shared, &format!("the connection broke: {failure}")),
+        Failure::NotSent(_) | Failure::Unknown(_) => {
+            unreachable(shared, &format!("the connection was lost: {failure}"))
+        }
         Failure::WatchedOtherwise(_) => Error::Protocol { registry: shared.description(), reason: failure.to_string() },
     }
 }
@@ -99,7 +101,7 @@ fn node(data: &[u8], stat: &Stat) -> Node {
 pub(super) async fn commit(shared: &Shared, session: u64, ops: &[Op]) -> Outcome {
     let client = match shared.current() {
         Ok(client) if client.session().id == session => client,
-        Ok(_) => return Outcome::Failed(unreachable(shared, "the session of this commit is over")),
+        Ok(_) => return Outcome::Failed(unreachable(shared, "the session of this request has ended")),
         Err(error) => return Outcome::Failed(error),
     };
     match commit_once(shared, &client, ops).await {
@@ -217,7 +219,7 @@ pub(super) async fn create_sequential(
 ) -> Result<String, Error> {
     let client = shared.current()?;
     if client.session().id != session {
-        return Err(unreachable(shared, "the session of this request is over"));
+        return Err(unreachable(shared, "the session of this request has ended"));
     }
     for attempt in 0..3 {
         match client.create(&shared.full(prefix), b"", CreateMode::EphemeralSequential, shared.access()).await {

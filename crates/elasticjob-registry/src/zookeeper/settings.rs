@@ -91,7 +91,7 @@ impl Settings {
             let expected = "expected one or more names separated by `/`, with no leading `/`";
             wrong("namespace", &self.namespace, expected);
         } else if self.namespace == "zookeeper" {
-            wrong("namespace", &self.namespace, "that node is ZooKeeper's own");
+            wrong("namespace", &self.namespace, "this name is reserved by ZooKeeper");
         }
         if self.base_sleep > self.max_sleep {
             let value = self.base_sleep.as_millis().to_string();

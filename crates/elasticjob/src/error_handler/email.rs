@@ -77,7 +77,7 @@ impl Settings {
         props.required(TO, "addresses, separated by commas");
         let encryption = match (props.flag(USE_SSL, true), props.flag(STARTTLS, false)) {
             (true, true) => {
-                props.fault(STARTTLS, "it needs `email.useSsl: false`: one excludes the other".into());
+                props.fault(STARTTLS, "STARTTLS requires `email.useSsl: false`".into());
                 Encryption::FromTheStart
             }
             (true, false) => Encryption::FromTheStart,
@@ -152,7 +152,7 @@ fn mailboxes(props: &mut Props<'_>, key: &'static str) -> Vec<Mailbox> {
         match text.parse() {
             Ok(mailbox) => found.push(mailbox),
             Err(error) => {
-                props.fault(key, format!("`{text}` is no address ({error}); expected such as ops@example.com"))
+                props.fault(key, format!("`{text}` is not an email address ({error}); example: ops@example.com"))
             }
         }
     }

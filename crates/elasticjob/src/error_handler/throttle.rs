@@ -94,7 +94,7 @@ impl State {
         self.next = now + interval;
         let others = std::mem::take(&mut self.held_back).saturating_sub(1);
         let latest = std::mem::take(&mut self.latest);
-        if others == 0 { latest } else { format!("{latest}{others} more failures before it were held back.\n") }
+        if others == 0 { latest } else { format!("{latest}{others} earlier failures were not reported separately.\n") }
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(state.turn(at(1), minute, "b\n"), Turn::After(Duration::from_secs(59)));
         assert_eq!(state.turn(at(2), minute, "c\n"), Turn::Held);
         assert_eq!(state.turn(at(60), minute, "d\n"), Turn::Held, "the message of those before it is about to go");
-        assert_eq!(state.held_back(at(60), minute), "d\n2 more failures before it were held back.\n");
+        assert_eq!(state.held_back(at(60), minute), "d\n2 earlier failures were not reported separately.\n");
         assert_eq!(state.turn(at(61), minute, "e\n"), Turn::After(Duration::from_secs(59)));
         assert_eq!(state.held_back(at(120), minute), "e\n");
         assert_eq!(state.turn(at(180), minute, "f\n"), Turn::Now);

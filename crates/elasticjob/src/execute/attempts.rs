@@ -91,7 +91,7 @@ pub(super) async fn run(
             Ended::Stopped(result) => return result,
             Ended::By(Err(error)) if error.is::<SessionOver>() && retry == 0 => return Err(error),
             Ended::By(Err(error)) if error.is::<SessionOver>() => {
-                return Err("no further retry, the session with the registry is over".into());
+                return Err("no further retry, the registry session has ended".into());
             }
             Ended::By(Err(error)) if u64::from(retry) >= bounds.retries => {
                 return Err(if retry == 0 {
@@ -107,24 +107,24 @@ pub(super) async fn run(
         tracing::warn!(
             job = context.job_name(),
             item = context.item(),
-            "failed, retry {retry} of {} in {} ms: {error}",
+            "item failed; retry {retry} of {} in {} ms: {error}",
             bounds.retries,
             pause.as_millis()
         );
         let mut cancelled = leaving.clone();
         tokio::select! {
             () = clock::sleep(pause) => {}
-            () = limit.as_mut() => return Err(format!("{} is over: {error}", over(&bounds)).into()),
+            () = limit.as_mut() => return Err(format!("{} was exceeded: {error}", over(&bounds)).into()),
             () = cancelled.wait() => return Err(format!("no further retry, the job is leaving: {error}").into()),
         }
         let start = tokio::select! {
             start = context.lease().wait(leaving) => start,
-            () = limit.as_mut() => return Err(format!("{} is over: {error}", over(&bounds)).into()),
+            () = limit.as_mut() => return Err(format!("{} was exceeded: {error}", over(&bounds)).into()),
         };
         let reason = match start {
             Start::Now => continue,
             Start::Leaving => "the job is leaving",
-            Start::Over => "the session with the registry is over",
+            Start::Over => "the registry session has ended",
         };
         return Err(format!("no further retry, {reason}: {error}").into());
     }
@@ -174,7 +174,8 @@ impl Attempt<'_> {
         if let Some(stop) = self.stop {
             stop.send_replace(true);
         }
-        let reason = if timed_out { format!("{} is over", over(self.bounds)) } else { "the job is leaving".to_owned() };
+        let reason =
+            if timed_out { format!("{} was exceeded", over(self.bounds)) } else { "the job is leaving".to_owned() };
         let ended = tokio::select! {
             result = work.as_mut() => Some(result),
             () = clock::sleep(self.items.grace(context.config())) => None,
@@ -187,7 +188,7 @@ impl Attempt<'_> {
             tracing::error!(
                 job,
                 item,
-                "{reason}; its blocking code cannot be interrupted, the item stays locked until it returns"
+                "{reason}; the blocking code of the item cannot be interrupted, and the item stays locked until the code returns"
             );
             tokio::select! {
                 result = work => Some(result),

@@ -160,7 +160,7 @@ impl<'a> Gathering<'a> {
                 () = limit.as_mut() => {
                     // Without marks of ours there is nothing to conclude: nobody has counted us.
                     let registered = registered || matches!(self.look().await, Some(Seen::Some(_) | Seen::All(_)));
-                    let unanswered = "the registry did not take its marks";
+                    let unanswered = "cannot write the marks to the registry";
                     return if registered { self.give_up(&call).await } else { Err(self.error(unanswered)) };
                 }
                 () = leaving.wait() => return Err(self.error("the job is leaving")),
@@ -178,7 +178,7 @@ impl<'a> Gathering<'a> {
     }
 
     fn closed(&self, given_up: bool) -> JobResult {
-        if given_up { Err(self.error("another instance has given it up")) } else { Ok(()) }
+        if given_up { Err(self.error("another instance stopped waiting")) } else { Ok(()) }
     }
 
     /// Marks our items and waits for something to do.
@@ -406,13 +406,13 @@ impl<'a> Gathering<'a> {
                 {
                     let items: Vec<u32> = marks.ours.iter().map(|(item, _)| *item).collect();
                     let of = self.run.sharding_total_count();
-                    return Err(self.error(&format!("only items {} of {of} came in time", Ranges(&items))));
+                    return Err(self.error(&format!("only items {} of {of} arrived in time", Ranges(&items))));
                 }
                 Some(_) | None => {}
             }
             self.pause().await;
         }
-        Err(self.error("not all items came in time, and the registry does not answer"))
+        Err(self.error("not all items arrived in time, and the registry does not answer"))
     }
 
     fn error(&self, reason: &str) -> JobError {

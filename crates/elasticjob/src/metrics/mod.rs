@@ -156,7 +156,7 @@ impl Metrics {
     pub(crate) fn render(self: &Arc<Self>, beside: Beside) -> String {
         let labels = self.labels.iter().map(|(name, value)| (name.clone().into(), value.clone().into()));
         let mut registry = Registry::with_prefix_and_labels("elasticjob", labels);
-        registry.register("lag_seconds", "From the due time of a firing to the start of an item", self.lag.clone());
+        registry.register("lag_seconds", "Delay from the due time to the start of an item", self.lag.clone());
         registry.register("run_seconds", "How long runs of items take", self.length.clone());
         registry.register_collector(Box::new(Series { metrics: Arc::clone(self), beside, now: clock::now() }));
         let mut text = String::new();
@@ -306,17 +306,17 @@ impl Collector for Series {
         }
         self.each_job(out, "misfires", "Items that could not start when they were due", |j| counter(&j.misfires))?;
         self.each_job(out, "failovers", "Items taken over from instances that died", |j| counter(&j.failovers))?;
-        self.each_job(out, "reshards", "Divisions of the items by this instance", |j| counter(&j.reshards))?;
+        self.each_job(out, "reshards", "Reshardings performed by this instance as leader", |j| counter(&j.reshards))?;
         self.each_job(out, "skipped_firings", "Firings that were skipped", |j| counter(&j.skipped))?;
-        self.each_job(out, "lost_runs", "Items whose run was lost before it began", |j| counter(&j.lost))?;
-        let help = "Items that no Rust instance began at a firing, once for each firing";
+        self.each_job(out, "lost_runs", "Item runs lost before they started", |j| counter(&j.lost))?;
+        let help = "Item firings that no Rust instance started";
         self.each_job(out, "missed_firings", help, |j| counter(&j.passed))?;
         self.each_job(out, "items_running", "Items that run here", |j| gauge(j.running.load(Ordering::Relaxed)))?;
         self.each_job(out, "items_owned", "Items of this instance", |j| size(j.owned.load(Ordering::Relaxed)))?;
         self.each_job(out, "leader", "Whether this instance leads the job", |j| {
             gauge(j.leads.load(Ordering::Relaxed).into())
         })?;
-        self.each_job(out, "joined", "Whether this instance takes part in the job", |j| {
+        self.each_job(out, "joined", "Whether this instance has joined the job", |j| {
             gauge(j.joined.load(Ordering::Relaxed).into())
         })?;
         let help = "Since an item of the job succeeded here; since its start where none has";
@@ -342,8 +342,8 @@ impl Collector for Series {
             ("trace", size(self.beside.trace_queue)),
             ("handlers", size(self.beside.handlers)),
         ];
-        Series::each(out, ("queue_length", "What waits in this process"), "queue", queues)?;
-        let help = "Events of the trace that were dropped since the queue was full";
+        Series::each(out, ("queue_length", "Queued entries by queue"), "queue", queues)?;
+        let help = "Trace events dropped because the queue was full";
         counter(&AtomicU64::new(self.beside.trace_dropped)).encode(out.encode_descriptor(
             "trace_dropped",
             help,

@@ -62,7 +62,7 @@ pub async fn dump_from(host: &str, port: u16, job: &str) -> Result<String, Opera
     }
     let text = String::from_utf8_lossy(&answer).into_owned();
     match text.trim().is_empty() {
-        true => Err(told(format!("it knows no job `{job}`"))),
+        true => Err(told(format!("that process runs no job `{job}`"))),
         false => Ok(text),
     }
 }

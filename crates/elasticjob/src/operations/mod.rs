@@ -167,7 +167,7 @@ pub enum OperationError {
         job: String,
     },
     /// The operation succeeded for some of the jobs only.
-    #[error("done for {done} jobs, not for {}: {}", .failures.len(), .failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("succeeded for {done} jobs, failed for {}: {}", .failures.len(), .failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Partly {
         /// The number of jobs for which it succeeded.
         done: usize,

@@ -93,7 +93,7 @@ impl fmt::Display for Pending {
             Pending::NotBegun => f.write_str("not started by any instance"),
             Pending::Running(instance) => write!(f, "running on {instance}"),
             Pending::Unregistered(instance) => {
-                write!(f, "started by {instance}, which has left or died, and not taken over")
+                write!(f, "started by {instance}, which has left; not taken over yet")
             }
         }
     }

@@ -149,8 +149,7 @@ impl Writer {
                         let waiting = self.receiver.len() + events.len();
                         let dropped = self.load.dropped.load(Ordering::Relaxed) - self.told;
                         tracing::error!(
-                            "the event trace cannot be written to {}: {error}; {waiting} events wait, {dropped} were \
-                             dropped; jobs keep running",
+                            "cannot write the event trace to {}: {error}; retrying; {waiting} events are waiting, {dropped} were dropped; jobs keep running",
                             self.sink.describe()
                         );
                         silent = Duration::ZERO;

@@ -128,7 +128,7 @@ impl Tracer {
         let buses = self.buses();
         let flushes = buses.iter().map(|bus| bus.flush());
         if clock::within(limit, futures_util::future::join_all(flushes)).await.is_none() {
-            tracing::warn!("cannot write the last events of the event trace within {limit:?}");
+            tracing::warn!("timed out writing the last events of the event trace after {limit:?}; they may be lost");
         }
     }
 

@@ -39,7 +39,7 @@ pub(super) fn words(line: &str, java: bool) -> Result<Vec<String>, String> {
         words.push(word);
     }
     if words.first().is_none_or(String::is_empty) {
-        return Err("the path of a program, and its arguments".into());
+        return Err("a program and its arguments".into());
     }
     if java {
         for word in words.iter_mut().skip(1) {
@@ -56,7 +56,9 @@ fn java_quotes(word: &str) -> Result<String, String> {
         inner = stripped;
     }
     match (inner.contains('"'), inner.contains('\'') || inner.contains(' ')) {
-        (true, _) if inner.contains('\'') => Err("single and double quotes in one argument".into()),
+        (true, _) if inner.contains('\'') => {
+            Err("one argument mixes single and double quotes, which is not supported".into())
+        }
         (true, _) => Ok(format!("'{inner}'")),
         (false, true) => Ok(format!("\"{inner}\"")),
         (false, false) => Ok(inner.to_owned()),

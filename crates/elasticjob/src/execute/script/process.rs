@@ -78,7 +78,7 @@ impl Script {
         command.spawn().map_err(|error| {
             let advice = match error.kind() {
                 io::ErrorKind::ArgumentListTooLong => {
-                    "; its context is one argument: shorten `jobParameter` or the item's parameter"
+                    "; the sharding context is passed as one argument: shorten `jobParameter` or the item's parameter"
                 }
                 // The number of ENOEXEC.
                 _ if error.raw_os_error() == Some(8) => "; a script needs a first line such as `#!/bin/sh`",
@@ -146,7 +146,7 @@ impl Stop {
         }
         match (ended, left.is_empty()) {
             (Some(status), true) => judge(status),
-            (Some(_), false) => Err("the script ended by SIGTERM, what it had started was killed".into()),
+            (Some(_), false) => Err("the script exited on SIGTERM; its remaining child processes were killed".into()),
             (None, _) => Err(format!("the script was killed, {} ms after SIGTERM", self.grace.as_millis()).into()),
         }
     }

@@ -56,7 +56,7 @@ impl Address {
         let dialect = match scheme {
             "postgres" | "postgresql" => Dialect::Postgres,
             "mysql" | "mariadb" => Dialect::Mysql,
-            other => return Err(format!("`{other}` is no database that is supported: {EXPECTED}")),
+            other => return Err(format!("unsupported database `{other}`: {EXPECTED}")),
         };
         // JDBC allows lists of hosts and other forms that no URL has.
         let url = Url::parse(&format!("{scheme}:{rest}")).map_err(|e| format!("{e}: {EXPECTED}"))?;
@@ -263,7 +263,7 @@ mod tests {
     fn what_is_no_database_is_told_with_what_is_expected() {
         for (url, told) in [
             ("", "expected sqlite://PATH"),
-            ("jdbc:h2:mem:t", "`h2` is no database that is supported: expected sqlite://PATH"),
+            ("jdbc:h2:mem:t", "unsupported database `h2`: expected sqlite://PATH"),
             ("postgres://db", "it names no database"),
             ("sqlite::memory:", "it names no file"),
             ("mysql://db:99999/a", "expected sqlite://PATH"),

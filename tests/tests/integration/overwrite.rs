@@ -72,7 +72,7 @@ fn what_an_operator_disabled_stays_disabled_whatever_overwrite_says() {
         stop(first);
         let again = case.agent(&file, "again");
         let log = again.log();
-        assert!(log.contains("the job is disabled in the registry"), "overwrite: {mode}: {log}");
+        assert!(log.contains("the job is disabled on all servers"), "overwrite: {mode}: {log}");
         case.has_config("disabled: true");
         assert!(case.run(&["job", "list"]).contains("DISABLED"), "overwrite: {mode}");
         // Maintenance of its server does not enable it either.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use elasticjob::{JobDocument, Overwrite};
-use elasticjob_core::config::ItemParameters;
+use elasticjob_core::config::{ITEM_PARAMETER, ItemParameters};
 use elasticjob_core::wire::yaml::{self, Entry, Position, Typed, Yaml};
 
 use super::reader::{Reader, nearest, squeeze};
@@ -42,6 +42,7 @@ impl Reader {
         job.places.insert(String::new(), entry.at);
         job.places.insert("jobName".into(), entry.at);
         let inside = format!("job `{name}`");
+        let mut mapped = Vec::new();
         for setting in self.settings(entry) {
             let Some(key) = self.key(&setting, JOB, &inside) else { continue };
             job.places.insert(key.to_owned(), setting.value.at);
@@ -49,7 +50,7 @@ impl Reader {
                 "elasticJobType" => job.job_type = self.text(&setting),
                 "props" => self.props(&setting, &mut document, &mut job.places),
                 "shardingItemParameters" if setting.value.map().is_some() => {
-                    self.item_parameters(&setting, &mut document)
+                    mapped = self.item_parameters(&setting, &mut document);
                 }
                 "overwrite" => {
                     job.overwrite = self.overwrite(&setting);
@@ -63,6 +64,20 @@ impl Reader {
                     ),
                 ),
                 _ => self.job_setting(key, &setting, &mut document),
+            }
+        }
+        let listed =
+            ItemParameters::parse(document.sharding_item_parameters.as_deref().unwrap_or_default()).unwrap_or_default();
+        for (key, at) in &job.places {
+            let Some(number) = key.strip_prefix("props.").and_then(|key| key.strip_prefix(ITEM_PARAMETER)) else {
+                continue;
+            };
+            let Ok(item) = number.parse::<u32>() else { continue };
+            if mapped.contains(&item) || listed.get(item).is_some() {
+                self.fault(
+                    *at,
+                    format!("key `{key}`: item {item} has two parameters, here and in `shardingItemParameters`"),
+                );
             }
         }
         if !job.places.contains_key("elasticJobType") && !job.places.contains_key("elasticJobClass") {
@@ -98,12 +113,19 @@ impl Reader {
         }
     }
 
-    /// `{0: "a=b,c", 1: d}`: any text can be a parameter.
-    fn item_parameters(&mut self, entry: &Entry, document: &mut JobDocument) {
+    /// Reads `{0: "a=b,c", 1: d}`, in which any text can be a parameter. Returns the items that have one.
+    fn item_parameters(&mut self, entry: &Entry, document: &mut JobDocument) -> Vec<u32> {
         let mut parameters = BTreeMap::new();
         for member in self.settings(entry) {
             match member.key.trim().parse::<u32>() {
-                Ok(item) => drop(parameters.insert(item, self.text(&member))),
+                Ok(item) => {
+                    if parameters.insert(item, self.text(&member)).is_some() {
+                        self.fault(
+                            member.at,
+                            format!("key `{}` in `shardingItemParameters`: item {item} has two parameters", member.key),
+                        );
+                    }
+                }
                 Err(_) => {
                     let text =
                         format!("key `{}` in `shardingItemParameters`: expected the number of an item", member.key);
@@ -114,6 +136,7 @@ impl Reader {
         let (text, props) = ItemParameters::split(&parameters);
         document.sharding_item_parameters = Some(text);
         document.props.extend(props);
+        parameters.into_keys().collect()
     }
 
     fn job_setting(&mut self, key: &str, setting: &Entry, document: &mut JobDocument) {
@@ -177,7 +200,7 @@ impl Reader {
 /// Properties whose names begin like ours, or like those of Java's job types and error handlers, must be known, and so must one
 /// that is nearly a known one: a typing error would be silent.
 fn unknown_property(key: &str) -> Option<String> {
-    if elasticjob::agent::PROPERTIES.contains(&key) || key.starts_with(elasticjob_core::config::ITEM_PARAMETER) {
+    if elasticjob::agent::PROPERTIES.contains(&key) || key.starts_with(ITEM_PARAMETER) {
         return None;
     }
     let prefix = key.split('.').next().unwrap_or_default();

@@ -413,6 +413,28 @@ fn a_job_whose_name_comes_again_is_checked_too() {
 }
 
 #[test]
+fn an_item_has_one_parameter() {
+    let property = "props: {elasticjob.sharding.item.parameter.0: hidden}";
+    for (lines, expected) in [
+        (
+            "shardingItemParameters: {0: x, \"00\": y}",
+            "key `00` in `shardingItemParameters`: item 0 has two parameters",
+        ),
+        (&format!("shardingItemParameters: {{0: x}}, {property}"), "item 0 has two parameters, here and in"),
+        (&format!("{property}, shardingItemParameters: {{0: 'a=b'}}"), "item 0 has two parameters, here and in"),
+        (&format!("shardingItemParameters: 0=x, {property}"), "item 0 has two parameters, here and in"),
+    ] {
+        let text = format!("elasticjob:\n  jobs:\n    a: {{elasticJobType: SCRIPT, shardingTotalCount: 2, {lines}}}\n");
+        let found = faults(&text);
+        assert!(found.iter().any(|fault| fault.contains(expected)), "{lines}: {found:?}");
+    }
+    let text = format!(
+        "elasticjob:\n  jobs:\n    a: {{elasticJobType: SCRIPT, shardingTotalCount: 2, shardingItemParameters: {{1: x}}, {property}}}\n"
+    );
+    assert!(parse(&text, &no_environment).is_ok());
+}
+
+#[test]
 fn a_job_says_which_configuration_wins_and_any_text_can_be_a_parameter() {
     let lines = "overwrite: changed, shardingItemParameters: {0: 'a=b,c', 1: plain, 2: 010}";
     let text = format!("elasticjob:\n  jobs:\n    a: {{elasticJobType: SCRIPT, shardingTotalCount: 3, {lines}}}\n");

@@ -33,6 +33,8 @@ const CACHE_BYTES: usize = 8 * 1024 * 1024;
 const BATCH_MAX: usize = 4_096;
 /// Pause between two attempts to open a database again whose write failed.
 pub(super) const REOPEN_PAUSE: Duration = Duration::from_secs(1);
+/// A cause that persists is logged again after this time.
+const REPORT_PAUSE: Duration = Duration::from_secs(60);
 /// Name of the writing thread. Panics in it are caught and become errors.
 pub(crate) const THREAD: &str = "elasticjob-file";
 
@@ -227,6 +229,7 @@ impl OpenFile {
         mut reason: String,
     ) -> Result<Database, Option<oneshot::Sender<()>>> {
         let mut again = clock::instant() + self.pause;
+        let mut reported = clock::instant();
         loop {
             match incoming.recv_timeout(again.saturating_duration_since(clock::instant())) {
                 Ok(Task::Keep(_, done)) => drop(done.send(Err(reason.clone()))),
@@ -242,8 +245,12 @@ impl OpenFile {
                     }
                     Err(error) => {
                         let now = error.reason();
-                        if now != reason {
-                            tracing::error!("cannot reopen the embedded registry {}: {now}", self.path.display());
+                        if now != reason || reported.elapsed() >= REPORT_PAUSE {
+                            tracing::error!(
+                                "cannot write the embedded registry {}: {now}; retrying each second; no job starts until it is writable",
+                                self.path.display()
+                            );
+                            reported = clock::instant();
                             reason = now;
                         }
                         again = clock::instant() + self.pause;

@@ -35,15 +35,24 @@ pub fn missing_programs(config: &JobConfig, folder: &Path) -> Vec<ConfigError> {
 pub fn shell_warnings(config: &JobConfig) -> Vec<(&'static str, String)> {
     let found = commands(config).into_iter().filter_map(|(key, line, words)| {
         let shell = words.first().and_then(|program| Path::new(program).file_name()?.to_str());
-        if shell.is_some_and(|shell| SHELLS.contains(&shell)) {
-            return None;
-        }
-        // A quoted operator is an argument on purpose.
-        let plain = line.split(' ').find(|word| {
-            let word = word.trim_end_matches(';');
-            OPERATORS.contains(&word) || word.contains("$(") || (word.starts_with('$') && word.len() > 1)
-        });
-        let operator = plain.or_else(|| line.split(' ').find(|word| word.len() > 1 && word.ends_with(';')))?;
+        let operator = match shell.is_some_and(|shell| SHELLS.contains(&shell)) {
+            // What follows the shell's own argument, as in `sh -c "a" && b`.
+            true => {
+                let ends_quote = |word: &&str| word.ends_with("\";") || word.ends_with("';");
+                let operator = words.iter().map(String::as_str).find(|word| OPERATORS.contains(word));
+                operator.or_else(|| line.split(' ').find(ends_quote))?
+            }
+            false => {
+                // A quoted operator is an argument on purpose.
+                let plain = line.split(' ').find(|word| {
+                    let word = word.trim_end_matches(';');
+                    let is_variable = word.starts_with('$') && word.len() > 1;
+                    let is_expanded = word.contains("$(") || word.contains('`') || word.starts_with("~/");
+                    OPERATORS.contains(&word) || is_variable || is_expanded
+                });
+                plain.or_else(|| line.split(' ').find(|word| word.len() > 1 && word.ends_with(';')))?
+            }
+        };
         let text = format!(
             "`{operator}` reaches the program as an argument, since no shell reads the command; for a shell write: sh -c \"…\""
         );
@@ -182,6 +191,11 @@ mod tests {
             ("cd /tmp; ls", Some("`/tmp;`")),
             ("sh -c 'cat x | wc -l'", None),
             ("/bin/bash -c \"a && b\"", None),
+            ("sh -c \"echo A\" && echo b", Some("`&&`")),
+            ("bash -c 'echo B' | cat", Some("`|`")),
+            ("sh -c \"exit 1\"; echo b", Some("`1\";`")),
+            ("echo ~/x", Some("`~/x`")),
+            ("echo `date`", Some("``date``")),
             ("printf 5$", None),
             ("grep a|b file", None),
         ] {

@@ -137,6 +137,26 @@ fn a_full_disk_stops_jobs_visibly_loses_nothing_and_heals_by_itself() {
 }
 
 #[test]
+fn the_command_whose_write_fills_the_disk_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = Disk::mount(&folder.path().join("disk"));
+    let file = disk.0.join("file.yaml");
+    let job = "elasticJobType: SCRIPT\n      cron: \"* * * * * ?\"\n      shardingTotalCount: 1\n      props: {script.command.line: 'true'}";
+    std::fs::write(&file, format!("elasticjob:\n  jobs:\n    rests:\n      {job}\n")).expect("a file");
+    let process = agent(&disk.0, &file, &folder.path().join("log"));
+    eventually("it has joined", PATIENCE, || process.log().contains("owns items").then_some(()));
+    disk.fill();
+    let large = folder.path().join("large.yaml");
+    let stored = text(&output(&["job", "config", "rests"], &disk.0).stdout);
+    let description = "x".repeat(390_000);
+    std::fs::write(&large, stored + &format!("description: {description}\n")).expect("a file");
+    let large = large.display().to_string();
+    let refused = output(&["job", "apply", &large, "--yes"], &disk.0);
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("No space left on device"), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn a_killed_agent_on_a_full_disk_says_so_at_its_start_and_keeps_what_it_had() {
     let folder = tempfile::tempdir().expect("a folder");
     let disk = Disk::mount(&folder.path().join("disk"));

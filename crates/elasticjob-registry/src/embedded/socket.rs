@@ -138,33 +138,51 @@ async fn visit(store: &Arc<Store>, session: u64, stream: UnixStream) -> io::Resu
     let mut watches: HashMap<u64, Watch> = HashMap::new();
     let ended = loop {
         let received = tokio::select! {
-            received = wire::receive(&mut input) => received,
-            reason = failed(&mut failure) => {
-                let _ = replies.try_send(Reply::Refused { reason });
-                // The writer ends when it has written what waits.
-                drop((watches, replies));
-                let _ = tokio::time::timeout(REFUSAL_MAX, writer.join_next()).await;
-                return Ok(());
-            }
+            received = wire::receive(&mut input) => Ok(received),
+            reason = failed(&mut failure) => Err(reason),
         };
         let request: Request = match received {
-            Ok(request) => request,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break Ok(()),
-            Err(error) => break Err(error),
+            Ok(Ok(request)) => request,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => break Ok(()),
+            Ok(Err(error)) => break Err(error),
+            Err(reason) => {
+                refuse(reason, replies, watches, writer).await;
+                return Ok(());
+            }
         };
         if matches!(request.ask, Ask::Close) {
             break Ok(());
         }
-        let reply = answer(store, session, request, &mut watches, &replies).await;
-        if let Some(reply) = reply
-            && let Err(error) = replies.try_send(reply).map_err(full)
-        {
-            break Err(error);
+        // A store that fails answers nothing until it recovers.
+        let reply = tokio::select! {
+            biased;
+            reply = answer(store, session, request, &mut watches, &replies) => Ok(reply),
+            reason = failed(&mut failure) => Err(reason),
+        };
+        match reply.map(|reply| reply.map(|reply| replies.try_send(reply).map_err(full))) {
+            Ok(None | Some(Ok(()))) => {}
+            Ok(Some(Err(error))) => break Err(error),
+            Err(reason) => {
+                refuse(reason, replies, watches, writer).await;
+                return Ok(());
+            }
         }
     };
     drop(watches);
     writer.abort_all();
     ended
+}
+
+/// Ends a visit because the store failed. The writer ends when it has written the queued replies.
+async fn refuse(
+    reason: String,
+    replies: mpsc::Sender<Reply>,
+    watches: HashMap<u64, Watch>,
+    mut writer: tokio::task::JoinSet<()>,
+) {
+    let _ = replies.try_send(Reply::Refused { reason });
+    drop((watches, replies));
+    let _ = tokio::time::timeout(REFUSAL_MAX, writer.join_next()).await;
 }
 
 /// Waits until the store fails, and returns why.

@@ -388,16 +388,17 @@ impl Operations {
     }
 
     async fn session(&self) -> Result<u64, OperationError> {
-        let closed =
-            || Error::Unreachable { registry: self.registry.describe(), reason: "the connection is closed".into() };
+        let unreachable = |reason: String| Error::Unreachable { registry: self.registry.describe(), reason };
         let mut link = self.registry.link();
-        let up = link.wait_for(|l| !matches!(l, Link::Down { .. }));
-        match clock::within(LINK_WAIT, up).await {
+        // A link that does not come back is not waited for.
+        let settled = link.wait_for(|l| !matches!(l, Link::Down { .. }) || !self.registry.reconnects());
+        match clock::within(LINK_WAIT, settled).await {
             Some(Ok(state)) => match &*state {
                 Link::Up { session, .. } => Ok(*session),
-                Link::Down { .. } | Link::Closed => Err(closed().into()),
+                Link::Down { reason, .. } => Err(unreachable(reason.clone()).into()),
+                Link::Closed => Err(unreachable("the connection is closed".into()).into()),
             },
-            Some(Err(_)) => Err(closed().into()),
+            Some(Err(_)) => Err(unreachable("the connection is closed".into()).into()),
             None => Err(Error::TimedOut { registry: self.registry.describe() }.into()),
         }
     }

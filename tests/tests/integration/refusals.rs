@@ -210,7 +210,7 @@ fn an_oversized_job_is_refused_by_its_name_before_anything_starts() {
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(2), "{command}: {said}");
         assert!(said.contains("job `large`: key `shardingItemParameters`"), "{command}: {said}");
-        assert!(said.contains("bytes, and a registry takes 409600"), "{command}: {said}");
+        assert!(said.contains("bytes, more than the limit of 409600"), "{command}: {said}");
         assert!(said.len() < 2_000, "{command}: the value is not repeated as a whole");
     }
 }

@@ -187,7 +187,7 @@ fn the_dump_service_is_local_bounded_and_answers_next_to_those_who_do_not_ask() 
     assert!(told.status.success());
     let unknown = output(&["job", "dump", "none", "--from", &format!("127.0.0.1:{port}")], agent.folder.path());
     let text = String::from_utf8_lossy(&unknown.stderr).into_owned();
-    assert_eq!((unknown.status.code(), text.contains("it knows no job `none`")), (Some(1), true), "{text}");
+    assert_eq!((unknown.status.code(), text.contains("that process runs no job `none`")), (Some(1), true), "{text}");
 }
 
 #[test]

@@ -199,7 +199,7 @@ impl Living<'_> {
             let sentences = [
                 ("misfire: items could not start", "misfired"),
                 ("items skipped a firing: ", "skipped"),
-                ("a run was lost with the connection", "lost"),
+                ("the connection was lost before the run started", "lost"),
                 ("no Rust instance started them", "passed"),
             ];
             let (_, word) = *sentences.iter().find(|(sentence, _)| line.contains(sentence))?;

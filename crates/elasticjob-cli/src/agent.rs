@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::Failure;
 use crate::args::Output;
-use crate::file::{self, AgentFile, Fault, FileJob, advice};
+use crate::file::{self, AgentFile, Fault, FileFaults, FileJob, advice};
 use crate::output;
 use crate::serve::Served;
 
@@ -91,24 +91,33 @@ fn names(jobs: &[FileJob]) -> impl Iterator<Item = String> {
 pub(crate) fn check(path: &Path, format: Output) -> Result<(), Failure> {
     let name = path.display().to_string();
     let folder = folder_of(path);
-    let file = checked(file::read(path, &environment), &name, Some(&folder))?;
-    tell_warnings(&file, &name);
-    let jobs = file.jobs.len();
-    output::data(&match format {
-        Output::Table => format!("{name}: {jobs} job{}, no faults\n", if jobs == 1 { "" } else { "s" }),
-        Output::Json | Output::Yaml => output::object(&serde_json::json!({"file": name, "jobs": jobs}), format),
-    })
+    let checked = checked(file::read(path, &environment), &name, Some(&folder));
+    let (jobs, warnings, faults) = match &checked {
+        Ok(file) => (file.jobs.len(), &file.warnings, &Vec::new()),
+        Err(Failure::Faults(found)) => (found.jobs, &found.warnings, &found.faults),
+        Err(_) => return checked.map(drop),
+    };
+    match format {
+        Output::Table => {
+            let file = checked?;
+            print_warnings(&file, &name);
+            output::data(&format!("{name}: {jobs} job{}, no faults\n", if jobs == 1 { "" } else { "s" }))
+        }
+        Output::Json | Output::Yaml => {
+            let found = |found: &Fault| serde_json::json!({"line": found.at.line, "column": found.at.column, "text": found.text});
+            let list = |list: &[Fault]| list.iter().map(found).collect::<Vec<_>>();
+            let (warnings, faults) = (list(warnings), list(faults));
+            let object = serde_json::json!({"file": name, "jobs": jobs, "faults": faults, "warnings": warnings});
+            output::data(&output::object(&object, format))?;
+            // The object has all lines.
+            if faults.is_empty() { Ok(()) } else { Err(Failure::Wrong(Vec::new())) }
+        }
+    }
 }
 
-/// What is no fault and may be a mistake.
-fn warnings(file: &AgentFile, name: &str) -> impl Iterator<Item = String> {
-    let line = move |Fault { at, text }: &Fault| format!("{name}:{}:{}: warning: {text}", at.line, at.column);
-    file.warnings.iter().map(line)
-}
-
-/// Says it.
-pub(crate) fn tell_warnings(file: &AgentFile, name: &str) {
-    warnings(file, name).for_each(|line| output::tell(&line));
+/// Prints the warnings of a file, each with its place.
+pub(crate) fn print_warnings(file: &AgentFile, name: &str) {
+    file.warnings.iter().for_each(|warning| output::tell(&warning.warning_in(name)));
 }
 
 /// The same for an agent's log.
@@ -214,8 +223,7 @@ fn checked(mut file: AgentFile, name: &str, folder: Option<&Path>) -> Result<Age
     if faults.is_empty() {
         return Ok(file);
     }
-    let warnings = warnings(&file, name);
-    Err(Failure::Wrong(warnings.chain(faults.iter().map(|fault| format!("{name}:{fault}"))).collect()))
+    Err(Failure::Faults(FileFaults { name: name.to_owned(), jobs: file.jobs.len(), warnings: file.warnings, faults }))
 }
 
 /// A missing property is reported at the place of `props`.
@@ -411,6 +419,11 @@ impl Agent<'_> {
             Ok(file) => file,
             Err(Failure::Wrong(lines)) => {
                 lines.iter().for_each(|line| tracing::error!("{line}"));
+                return;
+            }
+            Err(Failure::Faults(FileFaults { name, warnings, faults, .. })) => {
+                warnings.iter().for_each(|warning| tracing::warn!("{name}:{warning}"));
+                faults.iter().for_each(|fault| tracing::error!("{name}:{fault}"));
                 tracing::error!("reload failed: the file has errors; running jobs are unchanged");
                 return;
             }

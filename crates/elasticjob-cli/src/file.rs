@@ -66,6 +66,32 @@ pub(crate) struct Fault {
     pub(crate) text: String,
 }
 
+/// The faults of a file that an agent cannot use, and its warnings; in the order of the file.
+#[derive(Debug)]
+pub(crate) struct FileFaults {
+    /// The path of the file, or another name of the text.
+    pub(crate) name: String,
+    /// Number of jobs in it.
+    pub(crate) jobs: usize,
+    pub(crate) warnings: Vec<Fault>,
+    pub(crate) faults: Vec<Fault>,
+}
+
+impl FileFaults {
+    /// The lines that a person reads: the warnings, then the faults.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        let warnings = self.warnings.iter().map(|warning| warning.warning_in(&self.name));
+        warnings.chain(self.faults.iter().map(|fault| format!("{}:{fault}", self.name)))
+    }
+}
+
+impl Fault {
+    /// The line that reports this as a warning about the file with that name.
+    pub(crate) fn warning_in(&self, name: &str) -> String {
+        format!("{name}:{}:{}: warning: {}", self.at.line, self.at.column, self.text)
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.at.line, self.at.column, self.text)

@@ -24,8 +24,10 @@ use elasticjob::registry::embedded;
 enum Failure {
     /// The operation failed.
     Failed(anyhow::Error),
-    /// The usage or the configuration is wrong; each line is told as it is.
+    /// The usage or the configuration is invalid; each line is printed as it is.
     Wrong(Vec<String>),
+    /// An agent's file has faults.
+    Faults(file::FileFaults),
     /// Who read the output has gone: there is nothing more to do.
     Unread,
 }
@@ -52,6 +54,10 @@ pub fn main() -> ExitCode {
             lines.iter().for_each(|line| output::tell(line));
             ExitCode::from(2)
         }
+        Err(Failure::Faults(faults)) => {
+            faults.lines().for_each(|line| output::tell(&line));
+            ExitCode::from(2)
+        }
     }
 }
 
@@ -65,10 +71,11 @@ fn keep_damage_quiet() {
     }));
 }
 
-/// The faults of an agent's file, each with its line and column, as `elasticjob check` tells them; none when it has none.
+/// Returns the warnings and faults of an agent's file as `elasticjob check` prints them; nothing if it has no fault.
 pub fn faults(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
     match agent::load_with(text, "FILE", environment) {
         Ok(_) => Vec::new(),
+        Err(Failure::Faults(faults)) => faults.lines().collect(),
         Err(Failure::Wrong(lines)) => lines,
         Err(Failure::Failed(error)) => vec![error.to_string()],
         Err(Failure::Unread) => Vec::new(),

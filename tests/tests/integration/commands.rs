@@ -147,6 +147,14 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
         assert_eq!(found.status.code(), Some(2), "{name}: {told}");
         assert!(told.contains(&format!("job.yaml:{expected}")), "{name}: {told}");
         assert_eq!(output(&["check", "job.yaml"], folder.path()).status.code(), Some(2), "{name}");
+        let object = output(&["check", "job.yaml", "--output", "json"], folder.path());
+        assert_eq!((object.status.code(), text(&object.stderr).as_str()), (Some(2), ""), "{name}");
+        let object: serde_json::Value = serde_json::from_slice(&object.stdout).expect("JSON");
+        let (line, rest) = expected.split_once(':').expect("a line");
+        let (column, fault) = rest.split_once(": ").expect("a column");
+        let first = &object["faults"][0];
+        assert_eq!((first["line"].to_string(), first["column"].to_string()), (line.into(), column.into()), "{name}");
+        assert!(first["text"].as_str().expect("a text").starts_with(fault), "{name}: {object}");
     }
     let unreadable = output(&["agent", "none.yaml"], folder.path());
     assert_eq!(unreadable.status.code(), Some(2));

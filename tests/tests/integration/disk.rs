@@ -157,6 +157,25 @@ fn the_command_whose_write_fills_the_disk_says_so() {
 }
 
 #[test]
+fn the_history_in_a_file_on_a_full_disk_can_be_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = Disk::mount(&folder.path().join("disk"));
+    let file = disk.0.join("file.yaml");
+    let job = "elasticJobType: SCRIPT\n      cron: \"* * * * * ?\"\n      shardingTotalCount: 1\n      props: {script.command.line: 'true'}";
+    let tracing = "tracing: {type: RDB, dataSource: {url: 'sqlite://trace.db'}}";
+    std::fs::write(&file, format!("elasticjob:\n  {tracing}\n  jobs:\n    kept:\n      {job}\n")).expect("a file");
+    let history = || output(&["job", "history", "kept", "--database", "sqlite://trace.db"], &disk.0);
+    let mut process = agent(&disk.0, &file, &folder.path().join("log"));
+    eventually("its history", PATIENCE, || text(&history().stdout).contains("NORMAL_TRIGGER").then_some(()));
+    process.signal("TERM");
+    assert_eq!(process.wait(PATIENCE).code(), Some(0), "{}", process.log());
+    let before = text(&history().stdout);
+    disk.fill();
+    let after = history();
+    assert_eq!(text(&after.stdout), before, "{}", text(&after.stderr));
+}
+
+#[test]
 fn a_killed_agent_on_a_full_disk_says_so_at_its_start_and_keeps_what_it_had() {
     let folder = tempfile::tempdir().expect("a folder");
     let disk = Disk::mount(&folder.path().join("disk"));
@@ -216,6 +235,8 @@ fn a_damaged_file_is_named_with_what_to_do_and_a_backup_brings_it_back() {
         assert!(said.contains("elasticjob.db BACKUP`"), "{arguments:?}: {said}");
         assert!(!said.contains("panicked"), "{arguments:?}: {said}");
     }
+    let itself = output(&["registry", "restore", "copy.db", "./copy.db"], folder.path());
+    assert!(text(&itself.stderr).contains("cannot restore it from itself"), "{}", text(&itself.stderr));
     let restore = output(&["registry", "restore", "elasticjob.db", "copy.db"], folder.path());
     assert!(restore.status.success(), "{}", text(&restore.stderr));
     let (count, last) = (journal.runs().len(), journal.runs().iter().map(|run| run.token).max());

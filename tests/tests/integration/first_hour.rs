@@ -152,9 +152,10 @@ fn a_host_with_ipv6_alone_is_known_by_that_address() {
     eventually("it runs", PATIENCE, || process.log().contains("hello from item").then_some(()));
     for (arguments, part) in [
         (&["server", "list"] as &[&str], "2001:db8::7"),
-        (&["server", "disable", "2001:db8::7"], ""),
-        (&["server", "show", "2001:db8::7"], "DISABLED"),
-        (&["server", "enable", "2001:db8::7"], ""),
+        (&["server", "disable", "[2001:DB8::7]"], ""),
+        (&["server", "show", "2001:db8:0:0:0:0:0:7"], "DISABLED"),
+        (&["job", "list", "--server", "[2001:db8::7]"], "DISABLED"),
+        (&["server", "enable", "2001:db8::0007"], ""),
         (&["job", "explain", "hello"], "2001:db8::7 enabled"),
     ] {
         let done = inside(arguments).output().expect("runs");

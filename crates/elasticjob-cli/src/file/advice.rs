@@ -16,10 +16,25 @@ pub(crate) fn of(job: &FileJob, config: &JobConfig) -> Vec<(String, String)> {
     found.extend(clock_warning(config).map(|text| ("cron".to_owned(), text)));
     found.extend(ignored_fields(config).map(|text| ("cron".to_owned(), text)));
     found.extend(ignored_days(config).map(|text| ("cron".to_owned(), text)));
+    found.extend(body_that_is_not_sent(config).map(|text| ("props.http.data".to_owned(), text)));
+    found.extend(spaces_around(&config.name).map(|text| (String::new(), text)));
     for name in config.props.keys() {
         found.extend(reader_that_is_missing(name, job, config).map(|text| (format!("props.{name}"), text)));
     }
     found
+}
+
+/// Only some methods send a body.
+fn body_that_is_not_sent(config: &JobConfig) -> Option<String> {
+    config.props.get("http.data")?;
+    let method = config.props.get("http.method")?;
+    let sends = ["POST", "PUT", "DELETE"].iter().any(|name| method.eq_ignore_ascii_case(name));
+    (!sends).then(|| format!("property `http.data` has no effect with `http.method: {method}`, which sends no body"))
+}
+
+/// Such a name looks like another one in every list and command.
+fn spaces_around(name: &str) -> Option<String> {
+    (name.trim() != name).then(|| "its name starts or ends with a space, which no list shows".to_owned())
 }
 
 /// A job that fires more often than hourly rests in the hour that comes twice.

@@ -331,7 +331,7 @@ fn checked(job: &str) -> (Vec<String>, Vec<String>) {
     let text = format!("elasticjob:\n  jobs:\n    a: {{shardingTotalCount: 1, {job}}}\n");
     match crate::agent::load_with(&text, "FILE", &|_| None) {
         Ok(file) => (Vec::new(), file.warnings.iter().map(ToString::to_string).collect()),
-        Err(crate::Failure::Wrong(lines)) => (lines, Vec::new()),
+        Err(crate::Failure::Faults(faults)) => (faults.lines().collect(), Vec::new()),
         Err(error) => panic!("{error:?}"),
     }
 }
@@ -355,6 +355,18 @@ fn a_job_whose_properties_have_no_effect_is_a_warning_and_one_that_contradicts_i
     let listeners =
         "jobListenerTypes: [SCRIPT], props: {script.command.line: x, elasticjob.listener.before.command.line: x}";
     assert_eq!(checked(&format!("{script}, {listeners}")), Default::default());
+    for (method, is_warned) in [("GET", true), ("PUT", false), ("DELETE", false), ("HEAD", true)] {
+        let props = format!("props: {{http.uri: 'http://h/', http.method: {method}, http.data: x}}");
+        let (faults, warnings) = checked(&format!("elasticJobType: HTTP, cron: '0 0 4 * * ?', {props}"));
+        let warned = warnings.iter().any(|warning| warning.contains("property `http.data` has no effect"));
+        assert_eq!((faults.len(), warned), (0, is_warned), "{method}: {faults:?} {warnings:?}");
+    }
+    let text = format!(
+        "elasticjob:\n  jobs:\n    'a ': {{shardingTotalCount: 1, {script}, props: {{script.command.line: x}}}}\n"
+    );
+    let file = crate::agent::load_with(&text, "FILE", &|_| None).expect("no fault");
+    assert!(file.warnings[0].text.contains("starts or ends with a space"), "{:?}", file.warnings);
+
     let (_, warnings) = checked("elasticJobType: SCRIPT, cron: '0 0 4 * * ? 2099 5', props: {script.command.line: x}");
     assert!(warnings[0].contains("as in Quartz, `5` after the year field is ignored"), "{warnings:?}");
 
@@ -503,9 +515,10 @@ fn what_is_wrong_beside_another_fault_is_told_in_the_same_pass() {
         "elasticjob:\n  {registry}\n  {tracing}\n  jobs:\n    a: {{{job}, {parameters}}}\n    b: {{{job}, jobParameter: {}}}\n",
         "x".repeat(200_000)
     );
-    let Err(crate::Failure::Wrong(lines)) = crate::agent::load_with(&text, "FILE", &|_| None) else {
+    let Err(crate::Failure::Faults(faults)) = crate::agent::load_with(&text, "FILE", &|_| None) else {
         panic!("it has faults")
     };
+    let lines: Vec<String> = faults.lines().collect();
     let all = lines.join("\n");
     for part in [
         "`FOO` is not known: expected RDB",

@@ -35,7 +35,7 @@ pub(super) fn read(path: &Path) -> Result<Wanted, Failure> {
     let has = |key: &str| root.map().is_some_and(|entries| entries.iter().any(|entry| entry.key == key));
     if !has("jobName") {
         let file = agent::load_text(&text, &name)?;
-        agent::tell_warnings(&file, &name);
+        agent::print_warnings(&file, &name);
         return Ok(Wanted::OfFile(file.jobs.into_iter().map(|job| job.document).collect()));
     }
     let document = JobDocument::parse(text.as_bytes()).map_err(|error| wrong(format!(" {error}")))?;

@@ -4,7 +4,7 @@ use elasticjob::{Difference, Explained, JobBrief, OperationError, Operations, Sc
 use elasticjob_core::wire::yaml::{self, Typed, Yaml};
 use serde_json::{Map, Value, json};
 
-use super::{Attached, explained, linked, shards};
+use super::{Attached, explained, linked, servers, shards};
 use crate::Failure;
 use crate::args::{Jobs, Output};
 use crate::output::{self, Listing};
@@ -74,6 +74,7 @@ pub(super) async fn each_in(
     jobs: &Jobs,
     operation: impl AsyncFn(Scope<'_>) -> Result<(), OperationError>,
 ) -> Result<(), Failure> {
+    let jobs = &jobs.as_stored(operations).await?;
     for name in &jobs.names {
         operations.check(jobs.scope(name)).await?;
     }
@@ -81,6 +82,15 @@ pub(super) async fn each_in(
 }
 
 impl Jobs {
+    /// The same with the server's name as the registry has it.
+    async fn as_stored(&self, operations: &Operations) -> Result<Jobs, OperationError> {
+        let server = match &self.server {
+            Some(server) => Some(servers::as_stored(operations, server).await?),
+            None => None,
+        };
+        Ok(Jobs { names: self.names.clone(), server })
+    }
+
     fn scope<'a>(&'a self, name: &'a str) -> Scope<'a> {
         match &self.server {
             Some(server) => Scope::JobOnServer(name, server),
@@ -90,6 +100,7 @@ impl Jobs {
 }
 
 pub(super) async fn remove(operations: &Operations, jobs: &Jobs, keep_config: bool, yes: bool) -> Result<(), Failure> {
+    let jobs = &jobs.as_stored(operations).await?;
     let names = jobs.names.join(", ");
     let wholly = !keep_config && jobs.server.is_none();
     for name in &jobs.names {
@@ -117,7 +128,10 @@ pub(super) async fn remove(operations: &Operations, jobs: &Jobs, keep_config: bo
 pub(super) async fn list(operations: &Operations, server: Option<&str>, format: Output) -> Result<String, Failure> {
     match server {
         None => Ok(listing(operations.jobs().await?).text(format)),
-        Some(server) => Ok(on_server(operations.jobs_on_server(server).await?).text(format)),
+        Some(server) => {
+            let server = servers::as_stored(operations, server).await?;
+            Ok(on_server(operations.jobs_on_server(&server).await?).text(format))
+        }
     }
 }
 

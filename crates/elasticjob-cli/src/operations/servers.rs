@@ -1,6 +1,7 @@
 //! `elasticjob server …`.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 
 use elasticjob::{JobStatus, OperationError, Operations, Scope};
 use serde_json::{Value, json};
@@ -11,6 +12,15 @@ use crate::args::{Output, ServerOperation};
 use crate::output::{self, Listing};
 
 pub(super) async fn run(operations: &Operations, operation: &ServerOperation, format: Output) -> Result<(), Failure> {
+    let known = match operation {
+        ServerOperation::List => String::new(),
+        ServerOperation::Show { ip }
+        | ServerOperation::Disable { ip }
+        | ServerOperation::Enable { ip }
+        | ServerOperation::Shutdown { ip }
+        | ServerOperation::Remove { ip, .. } => as_stored(operations, ip).await?,
+    };
+    let ip = known.as_str();
     match operation {
         ServerOperation::List => {
             output::data(&listing(operations, None).await?.text(format))?;
@@ -18,9 +28,9 @@ pub(super) async fn run(operations: &Operations, operation: &ServerOperation, fo
                 output::tell(&line);
             }
         }
-        ServerOperation::Show { ip } => show(operations, ip, format).await?,
-        ServerOperation::Disable { ip } => operations.disable(Scope::Server(ip)).await?,
-        ServerOperation::Enable { ip } => {
+        ServerOperation::Show { .. } => show(operations, ip, format).await?,
+        ServerOperation::Disable { .. } => operations.disable(Scope::Server(ip)).await?,
+        ServerOperation::Enable { .. } => {
             operations.enable(Scope::Server(ip)).await?;
             let jobs = operations.jobs_on_server(ip).await?;
             for job in jobs.iter().filter(|job| job.status == JobStatus::Disabled) {
@@ -28,8 +38,8 @@ pub(super) async fn run(operations: &Operations, operation: &ServerOperation, fo
                 output::tell(&format!("job `{name}` stays disabled; enable it with `elasticjob job enable {name}`"));
             }
         }
-        ServerOperation::Shutdown { ip } => operations.shutdown(Scope::Server(ip)).await?,
-        ServerOperation::Remove { ip, yes } => {
+        ServerOperation::Shutdown { .. } => operations.shutdown(Scope::Server(ip)).await?,
+        ServerOperation::Remove { yes, .. } => {
             let jobs = operations.jobs_of(ip).await?.len();
             let question = format!("Remove server {ip} from {jobs} jobs, and shut down what runs there?");
             if !output::confirm(&question, *yes).await? {
@@ -39,6 +49,16 @@ pub(super) async fn run(operations: &Operations, operation: &ServerOperation, fo
         }
     }
     Ok(())
+}
+
+/// Returns the name of the server in the registry. An IPv6 address has several spellings: Java writes all of its groups, people
+/// write it in brackets or capital letters. Any other text is returned unchanged.
+pub(super) async fn as_stored(operations: &Operations, ip: &str) -> Result<String, OperationError> {
+    let address = |text: &str| text.trim_start_matches('[').trim_end_matches(']').parse::<Ipv6Addr>().ok();
+    let Some(wanted) = address(ip) else { return Ok(ip.to_owned()) };
+    let servers = operations.servers().await?;
+    let found = servers.into_iter().find(|server| address(&server.server_ip) == Some(wanted));
+    Ok(found.map_or_else(|| wanted.to_string(), |server| server.server_ip))
 }
 
 /// All servers, or one.

@@ -144,7 +144,7 @@ impl JobMachine {
             self.schedule.next_due = cron.next(due, &config.time_zone);
         }
         if let Some(due) = skipped {
-            let reason = "the process was suspended, and a later firing is already due";
+            let reason = "the process was suspended or the clock was set forward, and a later firing is already due";
             out.report(JobEvent::Skipped { items: Vec::new(), due, reason });
         }
         if let Some(due) = last {

@@ -12,11 +12,11 @@ use crate::view::ServerState;
 
 /// Why a trigger is dropped.
 pub(super) const DISABLED: &str = "the items are disabled";
-const JOB_DISABLED: &str = "the job is disabled";
+const JOB_DISABLED: &str = "the job is disabled on all its servers";
 const BEYOND: &str = "the job no longer has these items";
 /// The same as the result of a trigger.
 const NOT_RUN_DISABLED: &str = "not run: the item is disabled";
-const NOT_RUN_JOB_DISABLED: &str = "not run: the job is disabled";
+const NOT_RUN_JOB_DISABLED: &str = "not run: the job is disabled on all its servers";
 const NOT_RUN_BEYOND: &str = "not run: the job no longer has the item";
 pub(super) const NOT_RUN_LOST: &str = "not run: the connection to the registry was lost when it started";
 

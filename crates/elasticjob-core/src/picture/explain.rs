@@ -6,7 +6,7 @@
 mod check;
 mod clocks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -446,7 +446,10 @@ impl Look<'_> {
             told.push(format!("items {} were triggered and run again after their current run", Ranges(&after)));
         }
         if !stuck.is_empty() {
-            told.push(format!("items {} were triggered and wait for their owner", Ranges(&stuck)));
+            let owner = |item: &u32| self.picture.items.get(item).and_then(ItemView::owner_id);
+            let owners: BTreeSet<String> = stuck.iter().filter_map(owner).collect();
+            let owners = if owners.is_empty() { "an owner".to_owned() } else { joined(owners.iter()) };
+            told.push(format!("items {} were triggered and wait for {owners} to start them", Ranges(&stuck)));
         }
         let gone = joined(view.triggers.iter().filter(|id| !view.is_live(id)));
         if !gone.is_empty() {

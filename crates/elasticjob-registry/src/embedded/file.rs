@@ -33,8 +33,8 @@ const CACHE_BYTES: usize = 8 * 1024 * 1024;
 const BATCH_MAX: usize = 4_096;
 /// Pause between two attempts to open a database again whose write failed.
 pub(super) const REOPEN_PAUSE: Duration = Duration::from_secs(1);
-/// A cause that persists is logged again after this time.
-const REPORT_PAUSE: Duration = Duration::from_secs(60);
+/// Number of failed attempts after which a cause that persists is logged again: once a minute with [`REOPEN_PAUSE`].
+const REPORT_EVERY: u32 = 60;
 /// Name of the writing thread. Panics in it are caught and become errors.
 pub(crate) const THREAD: &str = "elasticjob-file";
 
@@ -165,7 +165,7 @@ impl OpenFile {
         mut database: Database,
         incoming: &mpsc::Receiver<Task>,
     ) -> Option<oneshot::Sender<()>> {
-        let mut is_broken = false;
+        let mut outage: Option<Outage> = None;
         loop {
             let Batch { changes, inspections, closing } = match incoming.recv_timeout(self.pause) {
                 Ok(first) => Batch::collect(first, incoming),
@@ -175,11 +175,10 @@ impl OpenFile {
             let (changes, waiting): (Vec<Change>, Vec<_>) = changes.into_iter().unzip();
             let written = self.in_place().and_then(|()| guarded(&self.path, || write_batch(&database, &changes)));
             // A disk that is nearly full lets the file be opened, and fails the next write.
-            if written.is_ok() && is_broken && !changes.is_empty() {
-                is_broken = false;
+            if written.is_ok() && !changes.is_empty() && outage.take().is_some() {
                 tracing::info!("the embedded registry {} is writable again", self.path.display());
             }
-            let failure = written.err().map(|error| self.failed(&error, std::mem::replace(&mut is_broken, true)));
+            let failure = written.err().map(|error| self.failed(&error, &mut outage));
             if failure.is_none()
                 && let Some(store) = self.store()
             {
@@ -199,7 +198,7 @@ impl OpenFile {
             }
             if let Some(reason) = failure {
                 drop(database); // a database whose write failed accepts no further one
-                database = match self.reopen(incoming, reason) {
+                database = match self.reopen(incoming, reason, &mut outage) {
                     Ok(reopened) => reopened,
                     Err(closing) => return closing,
                 };
@@ -208,18 +207,25 @@ impl OpenFile {
     }
 
     /// Reports a failed write: the store ends its sessions before any change is refused.
-    fn failed(&self, error: &Error, is_known: bool) -> String {
+    fn failed(&self, error: &Error, outage: &mut Option<Outage>) -> String {
         let reason = error.reason();
-        if !is_known {
-            tracing::error!(
-                "cannot write the embedded registry {}: {reason}; no job starts until it is writable again",
-                self.path.display()
-            );
-        }
+        self.log(&reason, outage);
         if let Some(store) = self.store() {
             store.fail(&reason);
         }
         reason
+    }
+
+    /// Logs why the file cannot be written: a new reason immediately, the same one every [`REPORT_EVERY`] attempts.
+    fn log(&self, reason: &str, outage: &mut Option<Outage>) {
+        if outage.as_mut().is_some_and(|known| known.is_reported(reason)) {
+            return;
+        }
+        *outage = Some(Outage { reason: reason.to_owned(), attempts: 0 });
+        tracing::error!(
+            "cannot write the embedded registry {}: {reason}; no job starts until it is writable; retrying each second",
+            self.path.display()
+        );
     }
 
     /// Opens the database again, as often as needed, and gives the store its tree. Refuses every change that arrives before.
@@ -227,9 +233,9 @@ impl OpenFile {
         &self,
         incoming: &mpsc::Receiver<Task>,
         mut reason: String,
+        outage: &mut Option<Outage>,
     ) -> Result<Database, Option<oneshot::Sender<()>>> {
         let mut again = clock::instant() + self.pause;
-        let mut reported = clock::instant();
         loop {
             match incoming.recv_timeout(again.saturating_duration_since(clock::instant())) {
                 Ok(Task::Keep(_, done)) => drop(done.send(Err(reason.clone()))),
@@ -244,15 +250,8 @@ impl OpenFile {
                         return Ok(database);
                     }
                     Err(error) => {
-                        let now = error.reason();
-                        if now != reason || reported.elapsed() >= REPORT_PAUSE {
-                            tracing::error!(
-                                "cannot write the embedded registry {}: {now}; retrying each second; no job starts until it is writable",
-                                self.path.display()
-                            );
-                            reported = clock::instant();
-                            reason = now;
-                        }
+                        reason = error.reason();
+                        self.log(&reason, outage);
                         again = clock::instant() + self.pause;
                     }
                 },
@@ -267,6 +266,22 @@ impl OpenFile {
                 .and_then(|contents| super::maintain::write(&contents, to)),
         }
         .map_err(|error| error.to_string())
+    }
+}
+
+/// The time in which the file cannot be written, from the first failed write to the next one that succeeds.
+struct Outage {
+    /// The reason that was logged last.
+    reason: String,
+    /// Number of attempts that failed since then.
+    attempts: u32,
+}
+
+impl Outage {
+    /// Counts a failed attempt. Returns `true` if its reason needs no line of its own.
+    fn is_reported(&mut self, reason: &str) -> bool {
+        self.attempts += 1;
+        self.reason == reason && self.attempts < REPORT_EVERY
     }
 }
 

@@ -57,6 +57,11 @@ pub async fn backup(path: &Path, to: &Path) -> Result<String, Error> {
 /// [`Error::InUse`] while a process holds the file; [`Error::Damaged`] if the backup is damaged. The target is unchanged then.
 pub fn restore(path: &Path, from: &Path) -> Result<String, Error> {
     let failed = |reason: String| Error::File { path: path.to_owned(), reason };
+    if let (Ok(target), Ok(source)) = (fs::canonicalize(path), fs::canonicalize(from))
+        && target == source
+    {
+        return Err(failed("cannot restore it from itself: name a backup".into()));
+    }
     // Nothing is written to the backup.
     let copy = storage::copy(from).map_err(|error| match error {
         Error::Absent { path } => Error::File { path, reason: "cannot read it: there is no such file".into() },

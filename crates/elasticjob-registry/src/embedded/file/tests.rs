@@ -19,12 +19,13 @@ struct Disk {
     bytes: Arc<Mutex<Vec<u8>>>,
     writes: Arc<AtomicU64>,
     full_from: Arc<AtomicU64>,
+    opened: Arc<AtomicU64>,
 }
 
 impl Disk {
     fn new(bytes: Vec<u8>) -> Disk {
         let full_from = Arc::new(AtomicU64::new(u64::MAX));
-        Disk { bytes: Arc::new(Mutex::new(bytes)), writes: Arc::default(), full_from }
+        Disk { bytes: Arc::new(Mutex::new(bytes)), writes: Arc::default(), full_from, opened: Arc::default() }
     }
 
     fn fill_after(&self, writes: u64) {
@@ -55,7 +56,11 @@ impl Disk {
 }
 
 fn source(disk: Disk) -> Source {
-    Source { open: Box::new(move || Box::new(disk.clone())), is_in_place: Box::new(|| true) }
+    let open = move || {
+        disk.opened.fetch_add(1, Ordering::SeqCst);
+        Box::new(disk.clone()) as Box<dyn StorageBackend>
+    };
+    Source { open: Box::new(open), is_in_place: Box::new(|| true) }
 }
 
 impl StorageBackend for Disk {
@@ -156,6 +161,60 @@ async fn a_disk_that_is_full_at_any_write_costs_no_answered_commit_and_no_token_
         again.close().await;
     }
     assert!(failures >= 20, "only {failures} of 60 points failed: is the disk ever full?");
+}
+
+/// The lines that this process logs .
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    fn of_this_process() -> Lines {
+        static LINES: OnceLock<Lines> = OnceLock::new();
+        let install = || {
+            let (lines, subscriber) = (Lines::default(), tracing_subscriber::fmt().with_ansi(false));
+            let writer = lines.clone();
+            subscriber.with_writer(move || writer.clone()).init();
+            lines
+        };
+        LINES.get_or_init(install).clone()
+    }
+
+    fn with(&self, text: &str) -> usize {
+        String::from_utf8_lossy(&self.0.lock()).lines().filter(|line| line.contains(text)).count()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_is_logged_again_after_sixty_attempts_and_its_end_once() {
+    let (lines, disk) = (Lines::of_this_process(), Disk::new(Vec::new()));
+    let (tree, writer) = start(Path::new("logged-disk"), source(disk.clone()), PAUSE).expect("opens");
+    let registry = Connection::new(Store::new(tree, Some(Box::new(writer)), "disk".to_owned()), None);
+    let session_id = session(&registry).await;
+    disk.fill_after(0);
+    let opened = disk.opened.load(Ordering::SeqCst);
+    assert_eq!(registry.commit(session_id, &[Op::create("/a", "")]).await, Outcome::Unknown);
+    while lines.with("cannot write the embedded registry logged-disk") < 3 {
+        tokio::time::sleep(PAUSE).await;
+    }
+    let attempts = disk.opened.load(Ordering::SeqCst) - opened;
+    assert!(attempts >= 2 * u64::from(REPORT_EVERY), "three lines after {attempts} attempts");
+    disk.make_room();
+    let session_id = session(&registry).await;
+    for number in 0..2 {
+        registry.commit(session_id, &[Op::create(format!("/{number}"), "")]).await;
+    }
+    assert_eq!(lines.with("the embedded registry logged-disk is writable again"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

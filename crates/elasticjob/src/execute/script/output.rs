@@ -185,7 +185,9 @@ impl Drop for Shown {
                 job = &*self.output.job,
                 item = self.output.item,
                 stream,
-                "{skipped} lines of output were omitted"
+                "{skipped} line{} of output {} omitted",
+                if skipped == 1 { "" } else { "s" },
+                if skipped == 1 { "was" } else { "were" }
             );
         }
         for text in std::mem::take(&mut self.held) {

@@ -104,6 +104,27 @@ impl Address {
         self
     }
 
+    /// An SQLite file as it is, without a lock and without the files that SQLite creates beside it: those need space on its disk.
+    /// `None` for other databases, and for a file that has a log of changes beside it, because those would be missing.
+    pub(super) fn as_it_is(&self) -> Option<Address> {
+        #[cfg(feature = "rdb-sqlite")]
+        #[allow(irrefutable_let_patterns, reason = "with other databases it is refutable")]
+        if let Options::Sqlite(options) = &self.options {
+            let file = options.get_filename();
+            let log = std::path::PathBuf::from(format!("{}-wal", file.display()));
+            if std::fs::metadata(log).is_ok_and(|log| log.len() > 0) {
+                return None;
+            }
+            let options = SqliteConnectOptions::new().filename(file).read_only(true).immutable(true);
+            return Some(Address {
+                options: Options::Sqlite(options),
+                zone: self.zone.clone(),
+                shown: self.shown.clone(),
+            });
+        }
+        None
+    }
+
     pub(super) fn dialect(&self) -> Dialect {
         match self.options {
             #[cfg(feature = "rdb-sqlite")]

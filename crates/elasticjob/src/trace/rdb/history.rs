@@ -77,7 +77,12 @@ pub(crate) async fn history(source: &DataSource, job: &str, query: &HistoryQuery
     let late = |what: &str, limit: std::time::Duration| told(format!("{what} within {limit:?}"));
     let connection = clock::within(CONNECT_MAX, Connection::open(&address)).await;
     let connection = connection.ok_or_else(|| late("no connection", CONNECT_MAX))?;
-    let mut connection = connection.map_err(|trouble| told(trouble.to_string()))?;
+    let mut connection = match (connection, address.as_it_is()) {
+        (Ok(connection), _) => connection,
+        (Err(trouble), None) => return Err(told(trouble.to_string())),
+        // On a full or read-only disk SQLite cannot share the file.
+        (Err(trouble), Some(as_it_is)) => Connection::open(&as_it_is).await.map_err(|_| told(trouble.to_string()))?,
+    };
     let rows = clock::within(QUERY_MAX, read(&mut connection, job, query, &address.zone)).await;
     let rows = rows.ok_or_else(|| late("no answer", QUERY_MAX))?.map_err(|trouble| told(trouble.to_string()))?;
     let rows = rows.ok_or_else(|| told(format!("there is no table {}: nothing was traced there", TABLE.name())))?;

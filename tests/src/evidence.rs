@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine;
-use elasticjob_core::machine::Source;
+use elasticjob_core::machine::{JobEvent, Source};
 use elasticjob_core::path::{JobPath, Place};
 use elasticjob_core::ranges;
 use elasticjob_core::time::Timestamp;
@@ -194,15 +194,10 @@ impl Living<'_> {
     /// What an agent said of firings that it does not begin.
     fn told(&self, life: &Life) -> Vec<Told> {
         let instance = self.joined_last(&life.log).unwrap_or_default();
+        let sentences = sentences();
         let said = |(at, line): (Timestamp, &str)| {
             let at = Timestamp(at.0 - life.off);
-            let sentences = [
-                ("misfire: items could not start", "misfired"),
-                ("items skipped a firing: ", "skipped"),
-                ("the connection was lost before the run started", "lost"),
-                ("no Rust instance started them", "passed"),
-            ];
-            let (_, word) = *sentences.iter().find(|(sentence, _)| line.contains(sentence))?;
+            let (_, word) = sentences.iter().find(|(sentence, _)| line.contains(sentence))?;
             let items = field(line, "items")?.strip_prefix('[')?;
             let items = ranges::parse(items.strip_suffix(']')?)?;
             let first = moment(field(line, "due")?)?;
@@ -211,6 +206,18 @@ impl Living<'_> {
         };
         self.lines(&life.log).filter_map(said).collect()
     }
+}
+
+/// The sentences with which an agent reports firings that it does not begin, each with its word for the oracle.
+fn sentences() -> [(String, &'static str); 4] {
+    let (items, due) = (vec![0], Timestamp(0));
+    let events = [
+        (JobEvent::Misfired { items: items.clone(), due }, "misfired"),
+        (JobEvent::Skipped { items: items.clone(), due, reason: "" }, "skipped"),
+        (JobEvent::Lost { items: items.clone(), due }, "lost"),
+        (JobEvent::Passed { items, first: due, last: due, firings: 1 }, "passed"),
+    ];
+    events.map(|(event, word)| (event.message().to_string(), word))
 }
 
 /// What an ensemble has carried out.

@@ -30,7 +30,7 @@ const QUICK_START: &str = include_str!("quick-start.yaml");
 /// Runs the jobs of a file, or the quick-start ones.
 pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Failure> {
     let file = load(path)?;
-    log_warnings(&file);
+    log_warnings(&file, path);
     let registry = registry.map(absolute_registry);
     let registry = registry.as_deref();
     // Relative paths of a file, those of its scripts too, begin at its folder.
@@ -121,8 +121,9 @@ pub(crate) fn print_warnings(file: &AgentFile, name: &str) {
 }
 
 /// The same for an agent's log.
-fn log_warnings(file: &AgentFile) {
-    file.warnings.iter().for_each(|warning| tracing::warn!("file: {warning}"));
+fn log_warnings(file: &AgentFile, path: Option<&Path>) {
+    let name = path.map_or("the quick-start jobs".to_owned(), |path| path.display().to_string());
+    file.warnings.iter().for_each(|warning| tracing::warn!("{name}:{warning}"));
 }
 
 /// What ends an agent, and what has it read its file again.
@@ -259,7 +260,7 @@ async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, 
     let registry: Arc<dyn Registry> = match (address, &file.registry) {
         (Some(address), _) => match elasticjob_registry::connect(&with_digest(address)).await {
             Err(error @ (RegistryError::Address { .. } | RegistryError::Setting { .. })) => {
-                return Err(Failure::Wrong(vec![format!("elasticjob: --registry: {error}")]));
+                return Err(Failure::Wrong(vec![format!("elasticjob: --registry or ELASTICJOB_REGISTRY: {error}")]));
             }
             registry => registry?,
         },
@@ -282,7 +283,7 @@ async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, 
     tracing::info!("using {}", registry.describe());
     if let (Some(_), Some(replaced)) = (address, &file.registry) {
         tracing::warn!(
-            "--registry or ELASTICJOB_REGISTRY overrides `regCenter` ({}); its timeouts are ignored too",
+            "--registry or ELASTICJOB_REGISTRY replaces the whole `regCenter` of the file ({}), including its timeouts",
             replaced.servers
         );
     }
@@ -391,7 +392,7 @@ impl Agent<'_> {
                     self.leaving.push(left.boxed());
                     self.running.push((job, handle));
                 }
-                Err(error) => self.refuse(&error),
+                Err(error) => self.refuse(&job.document.job_name, &error),
             }
         }
     }
@@ -401,14 +402,14 @@ impl Agent<'_> {
         self.running.retain(|(_, handle)| joined.is_ok() || !handle.is_same(job));
         // One that the file gave up while it waited is no news.
         if let (Err(error), true) = (joined, self.running.len() < was_running) {
-            self.refuse(&error);
+            self.refuse(job.name(), &error);
         }
     }
 
     /// Kept for the end, when no job is left; told at once while others run.
-    fn refuse(&mut self, error: &Error) {
+    fn refuse(&mut self, job: &str, error: &Error) {
         if !self.running.is_empty() || !self.joining.is_empty() {
-            tracing::error!("{error}");
+            tracing::error!(job, "{error}");
         }
         self.refused.push(format!("elasticjob: {error}"));
     }
@@ -418,20 +419,22 @@ impl Agent<'_> {
         let file = match load(self.path) {
             Ok(file) => file,
             Err(Failure::Wrong(lines)) => {
-                lines.iter().for_each(|line| tracing::error!("{line}"));
+                lines.iter().for_each(|line| tracing::error!("reload failed; running jobs are unchanged: {line}"));
                 return;
             }
             Err(Failure::Faults(FileFaults { name, warnings, faults, .. })) => {
                 warnings.iter().for_each(|warning| tracing::warn!("{name}:{warning}"));
-                faults.iter().for_each(|fault| tracing::error!("{name}:{fault}"));
-                tracing::error!("reload failed: the file has errors; running jobs are unchanged");
+                faults.iter().for_each(|fault| tracing::error!("reload failed: {name}:{fault}"));
+                tracing::error!("reload failed: the file has faults; running jobs are unchanged");
                 return;
             }
-            Err(Failure::Failed(error)) => return tracing::error!("{error:#}"),
+            Err(Failure::Failed(error)) => {
+                return tracing::error!("reload failed; running jobs are unchanged: {error:#}");
+            }
             Err(Failure::Unread) => return,
         };
         if let Err(error) = self.connection.trace(file.tracing) {
-            return tracing::error!("{error}");
+            return tracing::error!("reload failed; running jobs are unchanged: {error}");
         }
         self.served.serve(file.services, &self.connection).await;
         self.served.expect(names(&file.jobs));

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 /// Scheduled jobs on many machines without a central scheduler.
 #[derive(Debug, Parser)]
 #[command(name = "elasticjob", version, disable_help_subcommand = true)]
 pub(crate) struct Args {
-    /// Registry: zookeeper://h1:2181,h2:2181/namespace or embedded:PATH. For `up` and `agent` it replaces `regCenter` of the file.
+    /// Registry: zookeeper://h1:2181,h2:2181/namespace or embedded:PATH [default: `regCenter` of FILE, or embedded:elasticjob.db].
     /// ZooKeeper credentials come from ELASTICJOB_DIGEST, as user:password
     #[arg(long, global = true, env = "ELASTICJOB_REGISTRY", value_name = "URL")]
     pub(crate) registry: Option<String>,
@@ -19,23 +19,61 @@ pub(crate) struct Args {
     /// Format of the log on standard error
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
-    /// Log each run; given twice, also each request to the registry
+    /// Log each run; given twice, also debug messages of the libraries
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
+impl Args {
+    /// Returns the command line with its help. Every command accepts the options of [`Args`]; its help shows only those that have a
+    /// meaning for it.
+    pub(crate) fn described() -> clap::Command {
+        let mut command = Args::command();
+        command.build();
+        hide_unused(&mut command, "");
+        command
+    }
+}
+
+/// The options of [`Args`] that have a meaning for a command, by the names of the commands.
+fn used(path: &str) -> &'static [&'static str] {
+    match path {
+        " up" | " agent" => &["registry", "log_format", "verbose"],
+        " check" | " cron" => &["output"],
+        " job list" | " job show" | " job config" | " job apply" | " job trigger" | " job history" | " job explain"
+        | " server list" | " server show" | " shard list" => &["registry", "output"],
+        _ if path.starts_with(" job ") || path.starts_with(" server ") || path.starts_with(" shard ") => &["registry"],
+        _ => &[],
+    }
+}
+
+fn hide_unused(command: &mut clap::Command, path: &str) {
+    for child in command.get_subcommands_mut() {
+        let path = format!("{path} {}", child.get_name());
+        hide_unused(child, &path);
+        let is_unused = |id: &str| {
+            let is_general = ["registry", "output", "log_format", "verbose"].contains(&id);
+            is_general && !used(&path).contains(&id)
+        };
+        *child = std::mem::take(child).mut_args(|argument| match is_unused(argument.get_id().as_str()) {
+            true => argument.hide(true),
+            false => argument,
+        });
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the jobs of FILE (default: two quick-start jobs), on an embedded registry unless FILE has `regCenter`
     Up {
-        /// Agent file: the YAML of the Java starter
+        /// Agent file: YAML in the form of Java's Spring Boot starter configuration
         file: Option<PathBuf>,
     },
     /// Run the jobs of FILE
     Agent {
-        /// Agent file: the YAML of the Java starter
+        /// Agent file: YAML in the form of Java's Spring Boot starter configuration
         file: PathBuf,
     },
     /// Check FILE and print every fault with its line and column
@@ -53,7 +91,7 @@ pub(crate) enum Command {
         /// Print times after this one (RFC 3339) [default: now]
         #[arg(long)]
         from: Option<String>,
-        /// Number of times
+        /// Number of fire times to print
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         count: u32,
     },
@@ -93,7 +131,7 @@ pub(crate) enum Command {
 pub(crate) enum JobOperation {
     /// List all jobs
     List {
-        /// Only the jobs of this server, with their state on it
+        /// List only the jobs of this server, with their status on this server
         #[arg(long, value_name = "IP")]
         server: Option<String>,
         /// Print the list again whenever it changes, until interrupted
@@ -118,7 +156,7 @@ pub(crate) enum JobOperation {
         #[arg(short, long)]
         yes: bool,
     },
-    /// Run each enabled item of jobs once, now
+    /// Run each enabled item of the jobs once, immediately, in addition to the schedule
     Trigger {
         /// Job names
         #[arg(required = true)]
@@ -126,21 +164,21 @@ pub(crate) enum JobOperation {
         /// Wait until each item has run, and print its result
         #[arg(long)]
         wait: bool,
-        /// Maximum time to wait with --wait; the items run in any case [default: no limit]
+        /// Maximum time that --wait waits; the items run even if it is exceeded [default: no limit]
         #[arg(long, value_name = "SECONDS", requires = "wait")]
         timeout: Option<u32>,
     },
-    /// Disable jobs on all servers, or on one with --server; survives restarts
+    /// Disable jobs on all servers, or on one server with --server; they stay disabled after restarts
     Disable(Jobs),
-    /// Enable jobs
+    /// Enable jobs on all servers, or on one server with --server
     Enable(Jobs),
-    /// Stop jobs in all running instances
+    /// Stop jobs in all running instances, or in those on one server with --server, until their processes restart or reload their file
     Shutdown(Jobs),
-    /// Stop jobs in all instances and delete all of their data from the registry
+    /// Stop jobs in all instances, and delete everything that the registry stores about them; with --server or --keep-config, only a part of it
     Remove {
         #[command(flatten)]
         jobs: Jobs,
-        /// Keep the configuration; delete only the instance and server nodes
+        /// Stop the jobs and delete their instance and server nodes, but keep their configuration
         #[arg(long, conflicts_with = "server")]
         keep_config: bool,
         /// Do not ask for confirmation
@@ -151,7 +189,7 @@ pub(crate) enum JobOperation {
     Dump {
         /// Job name
         name: String,
-        /// Ask the dump service of a running process at this address, instead of the registry
+        /// Read the dump from the dump service of a running process at this address, instead of from the registry
         #[arg(long, value_name = "HOST:PORT")]
         from: Option<String>,
     },
@@ -196,7 +234,7 @@ pub(crate) struct Jobs {
     /// Job names
     #[arg(required = true)]
     pub(crate) names: Vec<String>,
-    /// Only on this server
+    /// Restrict the command to this server of the jobs
     #[arg(long, value_name = "IP")]
     pub(crate) server: Option<String>,
 }
@@ -210,7 +248,7 @@ pub(crate) enum ServerOperation {
         /// IP address of the server
         ip: String,
     },
-    /// Disable all jobs on a server; survives restarts
+    /// Disable all jobs on a server; they stay disabled after restarts
     Disable {
         /// IP address of the server
         ip: String,
@@ -242,7 +280,7 @@ pub(crate) enum ShardOperation {
         /// Job name
         name: String,
     },
-    /// Disable items, regardless of their owner
+    /// Disable items, whichever instance owns them; they stay disabled after restarts and resharding
     Disable(Items),
     /// Enable items
     Enable(Items),
@@ -250,24 +288,24 @@ pub(crate) enum ShardOperation {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RegistryOperation {
-    /// Verify every page of FILE, also while an agent uses it
+    /// Verify every page of FILE; an agent may be using it
     Check {
         /// Registry file
         file: PathBuf,
     },
-    /// Copy FILE to COPY, also while an agent uses it
+    /// Copy FILE to the new file COPY; an agent may be using FILE
     Backup {
         /// Registry file
         file: PathBuf,
         /// New file
         copy: PathBuf,
     },
-    /// Replace FILE with a backup; keeps the replaced file under another name
+    /// Replace FILE with BACKUP; the previous FILE is kept as FILE.before-restore-1
     Restore {
-        /// Registry file; no process may be using it
+        /// Registry file to replace; no process may be using it
         file: PathBuf,
-        /// Backup
-        copy: PathBuf,
+        /// Backup that replaces FILE
+        backup: PathBuf,
     },
 }
 
@@ -276,7 +314,7 @@ pub(crate) enum RegistryOperation {
 pub(crate) struct Items {
     /// Job name
     pub(crate) name: String,
-    /// Items, counted from 0
+    /// Item numbers; the first item is 0
     #[arg(required = true)]
     pub(crate) items: Vec<u32>,
 }

@@ -30,8 +30,8 @@ pub(crate) fn run(
             moment.map(|m| m.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string())
         };
         output::tell(&format!(
-            "clocks go back: as in Quartz there is no firing from {} until {}; the property `elasticjob.cron.repeated.hour: twice` \
-             fires in both hours",
+            "clocks go back: as in Quartz, the expression does not fire from {} until {}; with the job property `elasticjob.cron.repeated.hour: twice`, \
+             the job fires in both hours",
             local(begin)?,
             local(end)?
         ));

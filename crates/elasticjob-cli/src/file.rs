@@ -217,7 +217,7 @@ pub(crate) fn parse(text: &str, env: &dyn Fn(&str) -> Option<String>) -> AgentFi
     }
     for (at, key, name) in std::mem::take(&mut reader.named) {
         if !file.jobs.iter().any(|job| job.document.job_name == name) {
-            reader.warn(at, format!("key `{key}`: the file has no job `{name}`"));
+            reader.warn(at, format!("key `{key}` names the job `{name}`, which the file does not contain"));
         }
     }
     file.warnings = reader.warnings;
@@ -241,11 +241,11 @@ fn syntax(text: &str, error: &yaml::YamlError) -> String {
             .is_some_and(|before| before.len() < line.len() && before.trim_end().ends_with([':', ',', '['])) =>
         {
             format!(
-                "not YAML: {}; quote each value with `${{…}}` that is between braces, since `{{` begins a mapping in YAML",
+                "cannot read it as YAML: {}; inside `{{ }}`, put quotes around each value that contains `${{…}}`, because `{{` begins a mapping in YAML",
                 error.reason
             )
         }
-        _ => format!("not YAML: {}", error.reason),
+        _ => format!("cannot read it as YAML: {}", error.reason),
     }
 }
 
@@ -267,7 +267,9 @@ impl Reader {
                 Some("tracing") => self.tracing(entry, file),
                 Some("dump") => file.services.dump = self.service(entry, "`dump`"),
                 Some("metrics") => file.services.metrics = self.service(entry, "`metrics`"),
-                Some(other) => self.warn(entry.at, format!("key `{other}` has no meaning here and is ignored")),
+                Some(other) => {
+                    self.warn(entry.at, format!("key `{other}` is not used by the Rust agent and is ignored"))
+                }
                 None => {}
             }
         }
@@ -276,11 +278,11 @@ impl Reader {
             && dump.port() != 0
             && (dump.ip() == metrics.ip() || dump.ip().is_unspecified() || metrics.ip().is_unspecified())
         {
-            let text = format!("keys `dump` and `metrics`: both have port {}: expected two ports", dump.port());
+            let text = format!("keys `dump` and `metrics`: both have port {}: expected different ports", dump.port());
             self.fault(top.at, text);
         }
         if !jobs_seen {
-            self.fault(top.at, "key `jobs` is missing in `elasticjob`: expected jobs by their names");
+            self.fault(top.at, "key `jobs` is missing in `elasticjob`: expected a mapping from job names to jobs");
         }
     }
 
@@ -344,7 +346,10 @@ impl Reader {
             }
         }
         if !settings.include.is_empty() && !settings.exclude.is_empty() {
-            self.fault(entry.at, "keys `includeJobNames` and `excludeJobNames`: expected one of the two");
+            self.fault(
+                entry.at,
+                "keys `includeJobNames` and `excludeJobNames` are both set: expected at most one of them",
+            );
         }
         if days.is_some() || rows.is_some() {
             let age = days.map(|days| Duration::from_secs(days * 24 * 3_600));
@@ -385,7 +390,8 @@ impl Reader {
             }
         }
         if !ignored.is_empty() {
-            let text = format!("keys {} of `dataSource` have no meaning here and are ignored", ignored.join(", "));
+            let text =
+                format!("keys {} of `dataSource` are not used by the Rust agent and are ignored", ignored.join(", "));
             self.warn(entry.at, text);
         }
     }

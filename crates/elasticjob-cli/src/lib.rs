@@ -14,7 +14,7 @@ mod serve;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use args::{Args, Command};
 use elasticjob::registry::embedded;
@@ -40,7 +40,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 /// Runs the command of the process's arguments.
 pub fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::from_arg_matches(&Args::described().get_matches()).unwrap_or_else(|error| error.exit());
     keep_damage_quiet();
     let runs_jobs = matches!(args.command, Command::Up { .. } | Command::Agent { .. });
     let _log = log::start(args.log_format, args.verbose, runs_jobs);
@@ -96,7 +96,7 @@ fn run(mut args: Args) -> Result<(), Failure> {
         Command::Shard { operation } => operations::shard(&operation, args.registry.as_deref(), args.output),
         Command::Registry { operation } => operations::registry(&operation),
         Command::Completions { shell } => {
-            let mut command = <Args as clap::CommandFactory>::command();
+            let mut command = Args::described();
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut command, "elasticjob", &mut text);
             output::raw(&String::from_utf8_lossy(&text))

@@ -45,7 +45,10 @@ pub(crate) fn start(format: LogFormat, verbose: u8, runs_jobs: bool) -> Log {
     let spans = match runs_jobs.then(Spans::from_environment) {
         Some(Ok(spans)) => spans,
         Some(Err(error)) => {
-            output::tell(&format!("elasticjob: {}: {error}; no spans are sent", COLLECTOR[1]));
+            output::tell(&format!(
+                "elasticjob: cannot send spans to the collector that {} names: {error}; continuing without spans",
+                COLLECTOR[1]
+            ));
             None
         }
         None => None,

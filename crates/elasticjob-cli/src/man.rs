@@ -2,15 +2,13 @@
 
 use std::path::Path;
 
-use clap::CommandFactory;
-
 use crate::args::Args;
 use crate::{Failure, output};
 
 /// Writes `elasticjob.1`, `elasticjob-job.1`, `elasticjob-job-list.1` and so on.
 pub(crate) fn write(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(Args::command(), folder)?;
+    clap_mangen::generate_to(Args::described(), folder)?;
     output::tell(&format!("wrote man pages into {}", folder.display()));
     Ok(())
 }

@@ -147,7 +147,9 @@ pub(crate) async fn confirm(question: &str, yes: bool) -> Result<bool, Failure> 
         return Ok(true);
     }
     if !std::io::stdin().is_terminal() {
-        let line = format!("elasticjob: {question} stdin is not a terminal; pass --yes to confirm");
+        let line = format!(
+            "elasticjob: cannot ask for confirmation, because standard input is not a terminal; pass --yes to confirm. The question was: {question}"
+        );
         return Err(Failure::Wrong(vec![line]));
     }
     {

@@ -170,7 +170,7 @@ async fn ready(State(shown): State<Arc<Shown>>) -> impl IntoResponse {
     let (health, wanted) = (shown.connection.health(), shown.wanted.borrow().clone());
     let mut reasons = Vec::new();
     if wanted.leaving {
-        reasons.push("leaving".to_owned());
+        reasons.push("the process is shutting down".to_owned());
     }
     reasons.extend(health.registry.map(|reason| format!("registry: {reason}")));
     let takes_part = |job: &String| health.jobs.get(job) == Some(&true);

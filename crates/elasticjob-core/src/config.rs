@@ -196,13 +196,14 @@ impl JobConfig {
         let beyond: Vec<i64> = parsed.items().filter(|i| !(0..total).contains(i)).collect();
         let twice = &parsed.repeated;
         let expected = [
-            (!beyond.is_empty()).then(|| format!("item {} is not in 0 to {}", list(&beyond), total - 1)),
+            (!beyond.is_empty())
+                .then(|| format!("the items are 0 to {}, so no item {} exists", total - 1, list(&beyond))),
             (!twice.is_empty()).then(|| format!("item {} has two parameters", list(twice))),
         ];
         faults.extend(expected.into_iter().flatten().map(|text| fault("shardingItemParameters", parameters, text)));
         for (key, item) in document.props.keys().filter_map(|key| Some((key, item_of_property(key)?))) {
             if !(0..total).contains(&i64::from(item)) {
-                faults.push(fault("props", key, format!("item {item} is not in 0 to {}", total - 1)));
+                faults.push(fault("props", key, format!("the items are 0 to {}, so no item {item} exists", total - 1)));
             }
         }
         let listeners = &document.job_listener_types;
@@ -255,7 +256,8 @@ fn unstorable(document: &JobDocument) -> Vec<ConfigError> {
         let c = crate::wire::emit::unstorable(text)?;
         let escaped = |text: &str| text.chars().take(60).flat_map(char::escape_default).collect::<String>();
         let of = property.map(|name| format!(" of `{}`", escaped(name))).unwrap_or_default();
-        let expected = format!("the text{of} has the control character {}, which cannot be stored", c.escape_default());
+        let expected =
+            format!("the value{of} contains the control character {}, which cannot be stored", c.escape_default());
         Some(fault(key, escaped(text), expected))
     });
     let mut found: Vec<ConfigError> = found.collect();
@@ -289,7 +291,7 @@ fn check_name(name: &str, faults: &mut Vec<ConfigError>) {
     } else if name.contains("@-@") {
         "expected no `@-@`, which separates the parts of a task id".to_owned()
     } else if let Some(c) = name.chars().find(|c| !is_registry_char(*c)) {
-        format!("expected only characters that ZooKeeper takes in names, which U+{:04X} is not", u32::from(c))
+        format!("expected only characters that ZooKeeper allows in node names; U+{:04X} is not allowed", u32::from(c))
     } else if name == "zookeeper" {
         "this name is reserved by ZooKeeper".to_owned()
     } else {
@@ -306,7 +308,9 @@ pub fn is_registry_char(c: char) -> bool {
 
 fn zone(text: &str, zones: &ZoneLookup) -> Result<TimeZone, String> {
     match parse_zone(text)? {
-        ZoneText::Host => zones(None).ok_or_else(|| "the host's time zone is not known; set one".to_owned()),
+        ZoneText::Host => {
+            zones(None).ok_or_else(|| "cannot determine the time zone of this host; set `timeZone`".to_owned())
+        }
         ZoneText::Fixed(zone) => Ok(zone),
         ZoneText::Named(name) => zones(Some(&name)).ok_or_else(|| {
             "expected GMT, GMT+8, GMT+08:00 or an IANA name such as Asia/Shanghai that this host knows".to_owned()
@@ -348,7 +352,7 @@ impl ItemParameters {
             }
             let [key, value] = parts.as_slice() else {
                 faults.push(format!(
-                    "pair `{pair}`: expected item=text with no further `=` or `,`; write texts with these as a mapping, as {{0: \"a=b,c\"}}"
+                    "pair `{pair}`: expected item=parameter, where the parameter contains no `=` or `,`; for a parameter that does, write a YAML mapping: {{0: \"a=b,c\"}}"
                 ));
                 continue;
             };
@@ -535,7 +539,7 @@ mod tests {
         assert!(JobConfig::contradictions(&document).is_empty());
         document.sharding_total_count = 2;
         let expected: Vec<String> = JobConfig::contradictions(&document).iter().map(ToString::to_string).collect();
-        assert!(expected[0].contains("item 2 is not in 0 to 1"), "{expected:?}");
+        assert!(expected[0].contains("the items are 0 to 1"), "{expected:?}");
         document.props.clear();
         document.sharding_item_parameters = Some("0=a,0=b".into());
         let expected: Vec<String> = JobConfig::contradictions(&document).iter().map(ToString::to_string).collect();

@@ -21,7 +21,7 @@ fn what_is_refused_again_and_again_is_asked_for_less_and_less_and_told_once() {
     desk.pass(Duration::from_secs(60));
     assert!((20..60).contains(&desk.commits), "{} transactions in a minute", desk.commits);
     let told: Vec<&String> =
-        desk.warnings.iter().filter(|text| text.contains("although the state was re-read")).collect();
+        desk.warnings.iter().filter(|text| text.contains("although its state was read again")).collect();
     assert_eq!(told.len(), 1, "{:?}", desk.warnings);
     // It goes on when the registry is one again, and has the same patience as before.
     desk.refuse = |_| None;
@@ -44,9 +44,9 @@ fn a_resharding_that_is_refused_again_and_again_slows_down_alone() {
     desk.commits = 0;
     desk.pass(Duration::from_secs(60));
     let told: Vec<&String> =
-        desk.warnings.iter().filter(|text| text.contains("although the state was re-read")).collect();
+        desk.warnings.iter().filter(|text| text.contains("although its state was read again")).collect();
     assert_eq!(told.len(), 1, "{:?}", desk.warnings);
-    assert!(told[0].contains("a resharding was rejected 5 times"), "{told:?}");
+    assert!(told[0].contains("step=resharding attempts=5"), "{told:?}");
     assert!(desk.commits < 120 + 30, "{} transactions in a minute, of which two a firing", desk.commits);
     desk.refuse = |_| None;
     desk.pass(Duration::from_secs(20));
@@ -195,7 +195,7 @@ fn a_job_that_was_removed_while_its_instance_was_cut_off_is_left() {
     desk.remove_job();
     desk.come_back(&[]);
     assert!(
-        desk.warnings.iter().any(|text| text.contains("left the job: it no longer exists in the registry")),
+        desk.warnings.iter().any(|text| text.contains("left the job: the job no longer exists in the registry")),
         "{:?}",
         desk.warnings
     );

@@ -46,8 +46,7 @@ pub enum Error {
     },
     /// The transaction is larger than a registry takes.
     #[error(
-        "a transaction on `{path}` has {bytes} bytes, and the registry takes {limit}: shorten the parameters or properties of \
-         the job"
+        "a transaction on `{path}` has {bytes} bytes, more than the registry's limit of {limit}: shorten the parameters or properties of the job"
     )]
     TooLarge {
         /// Its first node.
@@ -82,7 +81,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The file of an embedded registry does not exist.
-    #[error("the embedded registry {} does not exist; start an agent with it, or name another registry with `--registry`", path.display())]
+    #[error("the embedded registry {} does not exist; start an agent that uses this file, or name another registry with `--registry`", path.display())]
     Absent {
         /// The file.
         path: PathBuf,

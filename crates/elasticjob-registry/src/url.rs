@@ -59,7 +59,7 @@ impl RegistryUrl {
             _ => Err(Error::Setting {
                 key: "credentials",
                 value: "***".into(),
-                expected: "only ZooKeeper takes credentials".into(),
+                expected: "only ZooKeeper supports credentials".into(),
             }),
         }
     }

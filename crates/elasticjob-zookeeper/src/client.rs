@@ -43,7 +43,7 @@ pub enum Failure {
     #[error("{0}")]
     Unknown(Broken),
     /// The path has a watch of the other kind on this connection.
-    #[error("`{0}` has a watch of the other kind on this connection")]
+    #[error("`{0}` already has a watch of the other kind (recursive or not recursive) on this connection")]
     WatchedOtherwise(String),
 }
 

@@ -101,7 +101,7 @@ enum Attempt {
 async fn try_server(options: &Options<'_>, former: Option<&Session>, server: &str) -> Result<Client, Attempt> {
     let failed = |error: std::io::Error| Attempt::Failed(error.to_string());
     let addresses: Vec<SocketAddr> = lookup_host(server).await.map_err(failed)?.collect();
-    let mut last = Attempt::Failed("the name has no address".to_owned());
+    let mut last = Attempt::Failed("the host name has no IP address".to_owned());
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(stream) => {

@@ -52,15 +52,15 @@ pub(crate) trait Take {
 
 impl Take for Bytes {
     fn int(&mut self) -> Result<i32, Malformed> {
-        self.try_get_i32().map_err(|_| Malformed("it ends within a number"))
+        self.try_get_i32().map_err(|_| Malformed("the answer ends within a number"))
     }
 
     fn long(&mut self) -> Result<i64, Malformed> {
-        self.try_get_i64().map_err(|_| Malformed("it ends within a number"))
+        self.try_get_i64().map_err(|_| Malformed("the answer ends within a number"))
     }
 
     fn flag(&mut self) -> Result<bool, Malformed> {
-        Ok(self.try_get_u8().map_err(|_| Malformed("it ends within a flag"))? != 0)
+        Ok(self.try_get_u8().map_err(|_| Malformed("the answer ends within a boolean"))? != 0)
     }
 
     fn buffer(&mut self) -> Result<Bytes, Malformed> {
@@ -70,7 +70,7 @@ impl Take for Bytes {
         }
         let length = usize::try_from(length).map_err(|_| Malformed("a length is negative"))?;
         if length > self.len() {
-            return Err(Malformed("a length is beyond its end"));
+            return Err(Malformed("a length exceeds the rest of the answer"));
         }
         Ok(self.split_to(length))
     }
@@ -85,7 +85,7 @@ impl Take for Bytes {
             return Ok(0);
         }
         let count = usize::try_from(count).map_err(|_| Malformed("a length is negative"))?;
-        if count > self.len() { Err(Malformed("a list is longer than what is left")) } else { Ok(count) }
+        if count > self.len() { Err(Malformed("a list is longer than the rest of the answer")) } else { Ok(count) }
     }
 }
 

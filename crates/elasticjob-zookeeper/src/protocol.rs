@@ -315,7 +315,7 @@ impl Protocol {
     fn joined(&mut self, now: Duration, mut frame: Bytes, incoming: &mut Vec<Incoming>) -> Result<(), Broken> {
         let (version, timeout, id, password) = (frame.int()?, frame.int()?, frame.long()?, frame.buffer()?);
         if version != 0 {
-            return Err(Malformed("another version of the protocol; is this a ZooKeeper server?").into());
+            return Err(Malformed("unsupported protocol version; is this a ZooKeeper server?").into());
         }
         if timeout <= 0 || id == 0 {
             return Err(Broken::Expired);

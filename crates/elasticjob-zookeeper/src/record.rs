@@ -78,8 +78,8 @@ impl Code {
             -8 => "bad arguments",
             -101 => "no such node",
             -102 => "access denied",
-            -103 => "another version",
-            -108 => "an ephemeral node has no children",
+            -103 => "the node has another version than expected",
+            -108 => "an ephemeral node cannot have children",
             -110 => "the node exists",
             -111 => "the node has children",
             -112 => "the session has expired",
@@ -87,7 +87,7 @@ impl Code {
             -114 => "invalid access list",
             -115 => "authentication failed",
             -118 => "the session has moved to another connection",
-            -119 => "the server only reads",
+            -119 => "the server is read-only",
             -122 => "the request has timed out",
             -125 => "the quota is used up",
             -127 => "the server is overloaded",
@@ -100,7 +100,7 @@ impl std::fmt::Display for Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.word() {
             Some(word) => f.write_str(word),
-            None => write!(f, "error {} of the server", self.0),
+            None => write!(f, "ZooKeeper error code {}", self.0),
         }
     }
 }
@@ -331,10 +331,14 @@ pub fn decode_reads(mut bytes: Bytes, expected: usize) -> Result<Vec<Found>, Mal
                 Found::Children(names?)
             }
             opcode::ERROR => Found::Error(Code(bytes.int()?)),
-            _ => return Err(Malformed("an answer of a kind that was not asked for")),
+            _ => return Err(Malformed("an answer of an unexpected type")),
         });
     }
-    if found.len() == expected { Ok(found) } else { Err(Malformed("another number of answers than of questions")) }
+    if found.len() == expected {
+        Ok(found)
+    } else {
+        Err(Malformed("the number of answers differs from the number of requests"))
+    }
 }
 
 /// Reads the results of a transaction: `Ok` when each operation was executed, else the first one that was refused.
@@ -360,14 +364,14 @@ pub fn decode_multi(mut bytes: Bytes, expected: usize) -> Result<Result<(), (usi
                     refused.get_or_insert((count, code));
                 }
             }
-            _ => return Err(Malformed("a result of a kind that was not asked for")),
+            _ => return Err(Malformed("a result of an unexpected type")),
         }
         count += 1;
     }
     match refused {
         Some(refused) => Ok(Err(refused)),
         None if count == expected => Ok(Ok(())),
-        None => Err(Malformed("another number of results than of operations")),
+        None => Err(Malformed("the number of results differs from the number of operations")),
     }
 }
 

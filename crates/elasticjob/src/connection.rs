@@ -336,7 +336,7 @@ impl Connection {
             let identity = life.identity();
             if !self.is_taken(&identity.id, jobs).await? {
                 if is_taken {
-                    tracing::warn!(instance = %identity.id, "another process already uses this instance id; using a different one");
+                    tracing::warn!(instance = %identity.id, "the usual instance id is already used by another process; using the id in `instance` instead");
                 }
                 return Ok((identity, life));
             }

@@ -31,13 +31,13 @@ pub enum Error {
         job: String,
     },
     /// The job is not registered with this process, because it has stopped or is still starting.
-    #[error("job `{job}` does not run in this process")]
+    #[error("job `{job}` is not running in this process: it is still starting, or has stopped")]
     Stopped {
         /// The name of the job.
         job: String,
     },
     /// This process has no address or id that other instances could know it by.
-    #[error("no address for this server: {reason}")]
+    #[error("cannot choose the instance id of this process: {reason}")]
     Identity {
         /// The reason, and the addresses that were found.
         reason: String,
@@ -55,7 +55,7 @@ pub enum Error {
     #[error(transparent)]
     Registry(#[from] elasticjob_registry::Error),
     /// The connection is closed.
-    #[error("the connection of this process is closed")]
+    #[error("the registry connection of this process is closed")]
     Ended,
 }
 

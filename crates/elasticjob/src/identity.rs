@@ -94,18 +94,17 @@ fn choose(addresses: &[Address], preference: &NetworkPreference, is_shared: bool
         (None, None) if !is_shared => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         // A name that was given counts.
         (None, Some(ip)) if whole("127.0.0.1") || whole("::1") => {
-            ip.parse().map_err(|_| Error::Identity { reason: format!("`{ip}` is not an address") })
+            ip.parse().map_err(|_| Error::Identity { reason: format!("`{ip}` is not an IP address") })
         }
         (None, None) => {
             let reason = format!(
-                "this host has no address by which other hosts can know it: {have}; name one with \
-                 ELASTICJOB_PREFERRED_NETWORK_IP, 127.0.0.1 if all instances run on this host"
+                "this host has no address that other hosts can reach; its addresses: {have}; set ELASTICJOB_PREFERRED_NETWORK_IP (127.0.0.1 if all instances run on this host)"
             );
             Err(Error::Identity { reason })
         }
         (interface, ip) => {
             let reason = format!(
-                "preferred interface {:?} and address {:?} fit no address by which other hosts can know this one: it has {have}",
+                "no address of this host that other hosts can reach matches the preferred interface {:?} and address {:?}; addresses of this host: {have}; change ELASTICJOB_PREFERRED_NETWORK_INTERFACE or ELASTICJOB_PREFERRED_NETWORK_IP",
                 interface.as_deref().unwrap_or("any"),
                 ip.as_deref().unwrap_or("any"),
             );

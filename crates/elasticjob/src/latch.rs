@@ -112,23 +112,26 @@ async fn report_silence(registry: &dyn Registry, job_root: &str, place: &str, se
     let nodes = registry.read(ids.iter().map(|id| Query::Node(path.instance(id))).collect()).await.unwrap_or_default();
     let of_session = |answer: &Answer| answer.node().is_some_and(|node| node.owner == session);
     let instance = ids.iter().zip(&nodes).find(|(_, answer)| of_session(answer)).map(|(id, _)| id.as_str());
-    let (job, session, instance) = (path.job(), format!("{session:#x}"), instance.unwrap_or("unknown"));
-    let seconds = SILENCE_MAX.as_secs();
+    let (job, session, waited_s) = (path.job(), format!("{session:#x}"), SILENCE_MAX.as_secs());
     if is_guarded(place) {
         tracing::warn!(
             job,
             session,
             instance,
-            "the latch place `{place}` has been first for {seconds} s: its session is alive, but its process does not act; deleting the \
-             place, and this instance continues; restart that process"
+            node = place,
+            waited_s,
+            "another process holds a lock node for too long: its session is alive, but it does not respond; deleting the node, so that \
+             this instance continues; restart that process"
         );
     } else {
         tracing::warn!(
             job,
             session,
             instance,
-            "waiting for the latch place `{place}` for {seconds} s: the session that owns it is alive, but its process does not \
-             act; end that process, or delete the node if it is not an instance of Java that may still use it"
+            node = place,
+            waited_s,
+            "waiting for a lock node of another process: its session is alive, but it does not respond; end that process, or delete \
+             the node if the process is not a Java instance that may still use it"
         );
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn check_certificates(props: &mut Props<'_>) {
 fn certificates(file: &str) -> Result<Vec<Certificate>, String> {
     let text = std::fs::read(file).map_err(|e| e.to_string())?;
     let found = Certificate::from_pem_bundle(&text).map_err(|e| error_text(&e))?;
-    if found.is_empty() { Err("it holds none".into()) } else { Ok(found) }
+    if found.is_empty() { Err("the file contains no certificate".into()) } else { Ok(found) }
 }
 
 /// The clients of this process. Cheap to clone.
@@ -83,7 +83,7 @@ impl Clients {
         if let Some(file) = &connecting.ca_file {
             builder = builder.tls_certs_merge(certificates(file)?);
         }
-        let client = builder.build().map_err(|e| format!("no HTTP client: {}", error_text(&e)))?;
+        let client = builder.build().map_err(|e| format!("cannot create the HTTP client: {}", error_text(&e)))?;
         let mut clients = self.0.lock();
         if clients.len() >= CLIENTS_MAX {
             clients.clear();
@@ -124,7 +124,7 @@ pub(crate) fn start_of(body: &str) -> String {
 
 /// The address of that property.
 pub(crate) fn address(props: &mut Props<'_>, key: &'static str) -> Option<Url> {
-    let text = props.required(key, "the address that is called, such as https://example.com/run");
+    let text = props.required(key, "the address to call, such as https://example.com/run");
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     if url.is_none() && !text.is_empty() {
         let expected = match Url::parse(text) {

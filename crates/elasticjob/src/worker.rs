@@ -329,8 +329,8 @@ impl Task {
         if let Some(back) = self.timers.look(now) {
             let limit = elasticjob_core::limits::LEDGER_AHEAD;
             let effect = match back <= limit {
-                true => "repeated due times do not start again",
-                false => "repeated due times start again",
+                true => "due times that the clock passes a second time do not start again",
+                false => "due times that the clock passes a second time start again",
             };
             tracing::warn!("the clock was set back by {:.1} s; {effect}", back.as_secs_f64());
         }

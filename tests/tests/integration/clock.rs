@@ -38,11 +38,11 @@ fn a_clock_that_is_set_back_is_noticed_and_what_was_begun_in_the_last_minute_is_
         eventually("it runs by the new time", PATIENCE, || (begun(process).len() > before + 2).then_some(()));
     };
 
-    set_back(&first, -5, "repeated due times do not start again");
+    set_back(&first, -5, "due times that the clock passes a second time do not start again");
     let due = begun(&first);
     assert!(due.is_sorted_by(|a, b| a < b), "no due time is begun twice: {due:?}");
 
-    set_back(&first, -3_605, "repeated due times start again");
+    set_back(&first, -3_605, "due times that the clock passes a second time start again");
     let due = begun(&first);
     let last = due.len() - 1;
     assert!(due[last] < due[0], "an hour earlier: {due:?}");
@@ -52,7 +52,10 @@ fn a_clock_that_is_set_back_is_noticed_and_what_was_begun_in_the_last_minute_is_
     set(&clock, -3_625);
     let mut second = agent_with_clock_file(&file, &folder.path().join("second"), &clock);
     eventually("a start says that it waits", PATIENCE, || {
-        second.log().contains("later than this clock; earlier due times do not start again").then_some(())
+        second
+            .log()
+            .contains("in the future by this host's clock (see `due`); due times up to it do not start again")
+            .then_some(())
     });
     eventually("it runs", PATIENCE, || (!begun(&second).is_empty()).then_some(()));
     assert!(begun(&second)[0] > due[last], "{:?} after {due:?}", begun(&second));
@@ -62,7 +65,7 @@ fn a_clock_that_is_set_back_is_noticed_and_what_was_begun_in_the_last_minute_is_
     set(&clock, -7_200);
     let third = agent_with_clock_file(&file, &folder.path().join("third"), &clock);
     eventually("a start says that due times come again", PATIENCE, || {
-        third.log().contains("more than 60 s ahead of this clock").then_some(())
+        third.log().contains("more than 60 s in the future by this host's clock").then_some(())
     });
     eventually("it runs", PATIENCE, || (!begun(&third).is_empty()).then_some(()));
 }

@@ -117,12 +117,12 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
         (
             "parameters",
             format!("      cron: '* * * * * ?'\n      shardingItemParameters: 0=a,b\n{props}"),
-            "8:31: job `a`: key `shardingItemParameters`: `0=a,b` is invalid: pair `b`: expected item=text",
+            "8:31: job `a`: key `shardingItemParameters`: `0=a,b` is invalid: pair `b`: expected item=parameter",
         ),
         (
             "parameter of no item",
             format!("      cron: '* * * * * ?'\n      shardingItemParameters: 2=c\n{props}"),
-            "8:31: job `a`: key `shardingItemParameters`: `2=c` is invalid: item 2 is not in 0 to 1",
+            "8:31: job `a`: key `shardingItemParameters`: `2=c` is invalid: the items are 0 to 1, so no item 2 exists",
         ),
         (
             "listener",
@@ -178,7 +178,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
         (vec!["job", "trigger"], "<NAMES>..."),
         (vec!["job", "disable", "a", "--sever", "1"], "a similar argument exists: '--server'"),
         (vec!["job", "remove", "a", "--keep-config", "--server", "1"], "cannot be used with '--server <IP>'"),
-        (vec!["job", "dump", "a", "--from", "nowhere"], "--from `nowhere`: expected HOST:PORT, as 10.0.0.1:9888"),
+        (vec!["job", "dump", "a", "--from", "nowhere"], "--from `nowhere`: expected HOST:PORT, such as 10.0.0.1:9888"),
         (vec!["job", "dump", "a", "--from", ":1"], "--from `:1`: expected HOST:PORT"),
         (vec!["job", "history", "a", "--limit", "0"], "0 is not in 1..=100000"),
         (vec!["job", "history", "a", "--since", "soon"], "--since `soon`: expected a time like"),
@@ -223,12 +223,7 @@ fn a_job_of_another_class_is_refused() {
     let found = output(&["agent", "job.yaml"], folder.path());
     assert_eq!(found.status.code(), Some(2));
     let told = text(&found.stderr);
-    assert!(
-        told.contains(
-            "job conflict: the registry has `com.acme.MyJob` as the class of job `a`, this start has `SCRIPT`"
-        ),
-        "{told}"
-    );
+    assert!(told.contains("with another class or job type: stored `com.acme.MyJob`, this start `SCRIPT`"), "{told}");
 }
 
 #[test]
@@ -285,7 +280,7 @@ fn sighup_reads_the_file_again_and_sigterm_lets_runs_end() {
 
     std::fs::write(&file, format!("{head}    broken: [")).expect("a file");
     process.signal("HUP");
-    told(&process, "reload failed: the file has errors; running jobs are unchanged");
+    told(&process, "reload failed: the file has faults; running jobs are unchanged");
 
     std::fs::write(&file, format!("{head}{}{}", job("a", never), job("c", "'* * * * * ?'"))).expect("a file");
     process.signal("HUP");
@@ -378,7 +373,7 @@ fn what_cannot_be_undone_is_asked_on_a_terminal() {
     };
     let (code, told) = asked("job remove tick", "n");
     assert!(
-        code == Some(1) && told.contains("stop their running instances? [y/N]") && told.contains("nothing was removed"),
+        code == Some(1) && told.contains("all of their data? [y/N]") && told.contains("nothing was removed"),
         "{told}"
     );
     assert!(text(&output(&["job", "list"], folder.path()).stdout).contains("tick"));

@@ -300,7 +300,7 @@ fn an_agent_whose_file_was_moved_rests_and_nobody_makes_a_new_one_in_its_place()
     assert!(text(&explained.stdout).contains("moved, deleted or replaced"), "{}", text(&explained.stdout));
     let mut second = agent(folder.path(), &file, &folder.path().join("second"));
     assert_eq!(second.wait(PATIENCE).code(), Some(1), "{}", second.log());
-    assert!(second.log().contains("the process that opened it still runs"), "{}", second.log());
+    assert!(second.log().contains("but a process still has it open"), "{}", second.log());
     let restored = output(&["registry", "restore", "elasticjob.db", "moved.db"], folder.path());
     assert_eq!(restored.status.code(), Some(1), "{}", text(&restored.stdout));
     assert!(!here.exists());
@@ -322,7 +322,7 @@ fn a_command_gives_up_on_an_agent_that_does_not_act() {
     assert_eq!(explained.status.code(), Some(1));
     assert_eq!(listed.status.code(), Some(1));
     let said = text(&listed.stderr);
-    assert!(said.contains("did not answer within 15 s: it is stopped or stuck"), "{said}");
+    assert!(said.contains("did not answer within 15 s: it is suspended or stuck"), "{said}");
 }
 
 #[test]

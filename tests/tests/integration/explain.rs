@@ -95,7 +95,8 @@ fn what_operators_and_users_do_is_named_on_a_running_agent() {
     place.explains(&[]);
     let told = place.command(&["job", "explain", "shared-job"]);
     assert!(
-        told.lines().any(|line| line.starts_with("last firing") && line.contains("none yet that is older than 60 s")),
+        told.lines()
+            .any(|line| line.starts_with("last firing") && line.contains("no firing is more than 60 s old yet")),
         "{told}"
     );
 

@@ -109,7 +109,7 @@ fn the_log_has_head_and_tail_of_a_script_and_its_failure_quotes_standard_error()
     assert!(log.contains("line 0 ") && log.contains("line 899 "), "the head");
     assert!(!log.contains("line 1500 "), "the middle is left out");
     assert!(log.contains("line 2999 "), "the tail");
-    assert!(log.contains("lines of output were omitted"), "what is left out is said");
+    assert!(log.contains("omitted lines of output"), "what is left out is said");
     assert!(log.contains("\\u{1b}[2Jsteers") && !log.contains('\u{1b}'), "no control characters");
     assert!(log.contains("… (cut: the line has 5000 bytes)"), "a long line is marked");
     assert!(log.contains("exit code 3; last lines of standard error: the disk is on fire"), "{log}");
@@ -198,7 +198,10 @@ fn an_agent_goes_on_without_an_instance_that_holds_the_election_and_does_nothing
         agent_behind_a_silent_place(&zookeeper, &runtime, folder.path(), "-guarded-latch-");
     eventually("the job runs", PATIENCE, || (logged(&process.log(), "started items", "items=[0]") > 0).then_some(()));
     let log = process.log();
-    let line = log.lines().find(|line| line.contains("has been first for 10 s")).unwrap_or_else(|| panic!("{log}"));
+    let line = log
+        .lines()
+        .find(|line| line.contains("another process holds a lock node for too long"))
+        .unwrap_or_else(|| panic!("{log}"));
     assert!(line.contains("this instance continues") && line.contains(&format!("{session:#x}")), "{line}");
 }
 
@@ -211,13 +214,14 @@ fn a_silent_first_in_the_queue_of_an_election_is_named() {
     let (_silent, session, process) = agent_behind_a_silent_place(&zookeeper, &runtime, folder.path(), "-latch-");
     eventually("the log names the session", PATIENCE, || {
         let log = process.log();
-        (log.contains("waiting for the latch place") && log.contains(&format!("{session:#x}"))).then_some(())
+        (log.contains("waiting for a lock node of another process") && log.contains(&format!("{session:#x}")))
+            .then_some(())
     });
     let url = format!("zookeeper://{}/silent", zookeeper.address());
     let explained = output(&["--registry", &url, "job", "explain", "report"], folder.path());
     let explained = text(&explained.stdout);
     assert!(explained.contains(&format!("session {session:#x}")), "{explained}");
-    assert!(explained.contains("has been first in its queue since"), "{explained}");
+    assert!(explained.contains("the first node in its queue belongs to session"), "{explained}");
 }
 
 /// Three agents are restarted one after the other, while one of six items runs for long.

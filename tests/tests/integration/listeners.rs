@@ -213,8 +213,8 @@ fn a_listener_that_waits_in_vain_times_out_and_the_items_run() {
         let told = failures.lock().expect("a lock").clone();
         (told.iter().any(|t| t.contains("completed")) && told.iter().any(|t| t.contains("started"))).then_some(told)
     });
-    let started = "to be started (timeout 300 ms): only items [0, 2] of 3 arrived in time";
-    let start = "None listener `ONCE`, before the run: waiting for all items due ";
+    let started = "were started within 300 ms: only items [0, 2] of 3 items reported in time";
+    let start = "None listener `ONCE`, before the run: not all items due ";
     assert!(told.iter().any(|t| t.starts_with(start) && t.ends_with(started)), "{told:?}");
     eventually("the mark that was left is taken away", PATIENCE, || {
         let query = elasticjob_core::view::Query::Node("/watched/guarantee/started/1".into());

@@ -91,9 +91,7 @@ fn time_outs(log: &str, moment: &str) -> Vec<i64> {
     let mut stamp = None;
     for line in log.lines() {
         stamp = line.split_whitespace().next().and_then(time_of_day).or(stamp);
-        let ours = line
-            .split_once("waiting for all items due ")
-            .filter(|(_, rest)| rest.contains(&format!("to be {moment} (")));
+        let ours = line.split_once("not all items due ").filter(|(_, rest)| rest.contains(&format!("were {moment}")));
         if let Some((_, rest)) = ours {
             found.extend(
                 rest.split(' ').next().and_then(|w| w.parse::<jiff::Timestamp>().ok()).map(|due| due.as_second()),

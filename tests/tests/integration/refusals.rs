@@ -184,10 +184,12 @@ fn a_quota_that_is_used_up_is_reported() {
     zookeeper.shell(&["setquota", "-N", "5", "/refusals"]);
     eventually("it is logged", PATIENCE, || {
         let log = agent.log();
-        (log.contains("rejects a request on `/full/") && log.contains("the quota of ZooKeeper is used up"))
+        (log.contains("rejects a request on `/full/") && log.contains("the ZooKeeper quota of this path is exceeded"))
             .then_some(())
     });
-    eventually("it is in /readyz", PATIENCE, || is_ready(port, "the quota of ZooKeeper is used up").then_some(()));
+    eventually("it is in /readyz", PATIENCE, || {
+        is_ready(port, "the ZooKeeper quota of this path is exceeded").then_some(())
+    });
     let url = format!("zookeeper://{}/refusals", zookeeper.address());
     let refused = output(&["--registry", &url, "job", "trigger", "full"], folder.path());
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();

@@ -256,7 +256,7 @@ fn a_database_that_is_away_costs_no_run_and_gets_the_history_when_it_is_back() {
     database.restart();
     let all = format!("{EXECUTIONS} WHERE complete_time IS NOT NULL");
     eventually("every run has its row", PATIENCE, || (database.rows(&all).len() >= without).then_some(()));
-    assert!(agent.log().contains("writing the event trace to postgres://127.0.0.1"), "{}", agent.log());
+    assert!(agent.log().contains("the event trace is written to postgres://127.0.0.1"), "{}", agent.log());
     let log = agent.log();
     assert!(!log.contains("misfire"), "{log}");
     assert!(log.lines().filter(|l| l.contains("were dropped")).all(|l| l.contains(" 0 were dropped")), "{log}");

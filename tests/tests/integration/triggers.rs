@@ -135,7 +135,7 @@ fn a_failing_item_is_exit_code_1_with_its_result() {
     });
     let output = case.run(&["job", "trigger", "once", "--wait"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
-    assert!(text(&output.stderr).contains("4 items failed, or their result is unknown"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("4 items failed or without a known result"), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout).matches("failed").count(), 4, "{}", text(&output.stdout));
 }
 
@@ -243,7 +243,7 @@ fn a_wait_that_takes_long_says_for_what_and_ends_at_its_limit() {
     let said = "job `once`: items [0-3]: not started by any instance; `elasticjob job explain once` shows why";
     assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
     let results = text(&output.stdout);
-    let result = "unknown: timed out while not started by any instance";
+    let result = "unknown: the wait ended before the result arrived; the item is not started by any instance";
     assert_eq!(results.matches(result).count(), 4, "{results}");
     eventually("the items run all the same", PATIENCE, || (case.runs() == [1; 4]).then_some(()));
 }

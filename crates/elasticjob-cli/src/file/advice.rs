@@ -42,10 +42,15 @@ fn clock_warning(config: &JobConfig) -> Option<String> {
     let cron = config.cron.as_ref()?;
     let (begin, end) =
         cron.rests_in_repeated_hour(Timestamp(jiff::Timestamp::now().as_millisecond()), &config.time_zone)?;
+    let local = |moment: Timestamp| {
+        let moment = jiff::Timestamp::from_millisecond(moment.0).ok()?.to_zoned(config.time_zone.clone());
+        Some(moment.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string())
+    };
     Some(format!(
-        "clocks go back on {}: as in Quartz the job does not fire from {begin} to {end}; `elasticjob.cron.repeated.hour: twice` \
-         lets it fire",
-        jiff::Timestamp::from_millisecond(end.0).ok()?.to_zoned(config.time_zone.clone()).date()
+        "key `cron`: clocks go back: as in Quartz, the job does not fire from {} until {}; with the property \
+         `elasticjob.cron.repeated.hour: twice`, it fires in both hours",
+        local(begin)?,
+        local(end)?
     ))
 }
 
@@ -60,7 +65,7 @@ fn ignored_fields(config: &JobConfig) -> Option<String> {
 fn ignored_days(config: &JobConfig) -> Option<String> {
     let days = config.cron.as_ref()?.text().split_whitespace().nth(5)?;
     (days.contains(',') && days.contains('#')).then(|| {
-        format!("key `cron`: as in Quartz `{days}` is one day, the first of the list by its number in the week; use two jobs for two days")
+        format!("key `cron`: as in Quartz, a list with `#` fires on only one of its days: of `{days}`, the one with the lowest number (SUN is 1); use one job for each day")
     })
 }
 

@@ -12,7 +12,7 @@ use super::{AgentFile, FileJob, JOB};
 impl Reader {
     pub(super) fn jobs(&mut self, entry: &Entry, file: &mut AgentFile) {
         if entry.value.list().is_some() {
-            let text = "key `jobs` is a list: expected a mapping from names to jobs, without dashes, as `jobs:` and below it `report:`";
+            let text = "key `jobs` is a list: expected a mapping from job names to jobs; below `jobs:` write `report:` without a dash";
             return self.fault(entry.value.at, text);
         }
         let jobs = self.map(entry).to_vec();
@@ -166,7 +166,7 @@ impl Reader {
             "label" => document.label = Some(self.text(setting)),
             "staticSharding" => document.static_sharding = self.flag(setting),
             _ => {
-                let text = format!("key `{}` has no meaning here and is ignored", setting.key);
+                let text = format!("key `{}` is not used by the Rust agent and is ignored", setting.key);
                 self.warn(setting.at, text);
             }
         }
@@ -186,7 +186,7 @@ impl Reader {
                     self.fault(prop.at, fault);
                 } else if JOB.contains(&key.as_str()) {
                     let text = format!(
-                        "property `{key}`: it has no effect in `props`, because a key of the job has this name; move it out of `props`"
+                        "property `{key}` has no effect, because the job itself has a key of this name; move it from `props` to the job"
                     );
                     self.warn(prop.at, text);
                 }

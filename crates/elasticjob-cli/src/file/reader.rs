@@ -105,7 +105,7 @@ impl Reader {
             Some(text) => text,
             None if entry.value.is_null() => String::new(),
             None => {
-                self.wrong(entry, "a text");
+                self.wrong(entry, "a string");
                 String::new()
             }
         }
@@ -139,7 +139,7 @@ impl Reader {
                 .filter_map(|item| {
                     let text = yaml::property_text(item);
                     if text.is_none() {
-                        self.wrong(entry, "a list of texts");
+                        self.wrong(entry, "a list of strings");
                     }
                     text
                 })
@@ -234,7 +234,7 @@ pub(super) fn replace_variables(text: &str, env: &dyn Fn(&str) -> Option<String>
         };
         if default.is_some_and(is_shell_s) && env(name).is_none() {
             return Err(format!(
-                "`{text}`: the default after `:` begins with `-`, which is shell syntax; write ${{{name}:default}}, or $${{{name}:-…}} to leave it to the \
+                "`{text}`: the default after `:` begins with `-`, which is shell syntax; write ${{{name}:default}}, or $${{{name}:-…}} to pass it unchanged to the \
                  shell"
             ));
         }

@@ -258,7 +258,7 @@ fn faults_say_what_to_do() {
         ),
         (
             format!("elasticjob:\n  jobs:\n    - {{name: a, {job}}}\n"),
-            "3:5: key `jobs` is a list: expected a mapping from names to jobs, without dashes",
+            "3:5: key `jobs` is a list: expected a mapping from job names to jobs",
         ),
         (format!("elasticjob:\n  zzz: 1\n  jobs: {{a: {{{job}}}}}\n"), "2:3: unknown key `zzz` in `elasticjob`"),
         (
@@ -311,13 +311,13 @@ fn faults_say_what_to_do() {
         ),
         (
             format!("elasticjob:\n  jobs:\n    a: {{{job}, cron: ${{X}}}}\n"),
-            "quote each value with `${…}` that is between braces",
+            "inside `{ }`, put quotes around each value that contains `${…}`",
         ),
         (
             format!(
                 "elasticjob:\n  dump: {{port: 7000}}\n  metrics: {{port: 7000, host: 0.0.0.0}}\n  jobs: {{a: {{{job}}}}}\n"
             ),
-            "1:1: keys `dump` and `metrics`: both have port 7000: expected two ports",
+            "1:1: keys `dump` and `metrics`: both have port 7000: expected different ports",
         ),
     ] {
         let found = faults(&text);
@@ -371,7 +371,7 @@ fn a_job_whose_properties_have_no_effect_is_a_warning_and_one_that_contradicts_i
     assert!(warnings[0].contains("as in Quartz, `5` after the year field is ignored"), "{warnings:?}");
 
     let (_, warnings) = checked("elasticJobType: SCRIPT, cron: '0 0 0 ? * MON,FRI#2', props: {script.command.line: x}");
-    assert!(warnings[0].contains("as in Quartz `MON,FRI#2` is one day"), "{warnings:?}");
+    assert!(warnings[0].contains("fires on only one of its days: of `MON,FRI#2`"), "{warnings:?}");
 
     let twice = "jobListenerTypes: [SCRIPT, SCRIPT], props: {script.command.line: x, elasticjob.listener.before.command.line: x}";
     let (faults, _) = checked(&format!("{script}, {twice}"));
@@ -404,7 +404,7 @@ fn variables_are_replaced_but_where_two_dollars_keep_them() {
         ("$${SET} ${SET} $$${SET}", Ok("${SET} value $${SET}")),
         ("${UNSET", Err("`${` without `}`")),
         ("${UNSET}", Err("or $${UNSET} for a literal ${UNSET}")),
-        ("${UNSET:-x}", Err("or $${UNSET:-…} to leave it to the shell")),
+        ("${UNSET:-x}", Err("or $${UNSET:-…} to pass it unchanged to the shell")),
         ("${SET:-x}", Ok("value")),
     ] {
         let found = reader::replace_variables(text, &env);
@@ -460,7 +460,7 @@ fn a_job_says_which_configuration_wins_and_any_text_can_be_a_parameter() {
     let text = "elasticjob:\n  jobs:\n    a: {elasticJobType: SCRIPT, shardingTotalCount: 1, props: {cron: x}}\n";
     let warnings: Vec<String> =
         parse(text, &no_environment).expect("valid").warnings.iter().map(ToString::to_string).collect();
-    let beside = "3:64: property `cron`: it has no effect in `props`, because a key of the job has this name; move it out of `props`";
+    let beside = "3:64: property `cron` has no effect, because the job itself has a key of this name; move it from `props` to the job";
     assert!(warnings.contains(&beside.to_owned()), "{warnings:?}");
 }
 
@@ -523,12 +523,12 @@ fn what_is_wrong_beside_another_fault_is_told_in_the_same_pass() {
     for part in [
         "`FOO` is not known: expected RDB",
         "key `url` in `dataSource`",
-        "`serverLists`: `***` is invalid: expected host:port,host:port; credentials are",
+        "`serverLists`: `***` is invalid: expected host:port,host:port without credentials",
         "`sessionTimeoutMilliseconds`: `1` is invalid: expected 0 for the default of 60000, or at least 100",
         "pair `x=y`: `x` is not an item number",
-        "item 5, 6 is not in 0 to 0",
+        "the items are 0 to 0, so no item 5, 6 exists",
         "item 0 has two parameters",
-        "a program takes an argument of 120000 bytes at most",
+        "one argument, which can have at most 120000 bytes",
     ] {
         assert!(all.contains(part), "{part}:\n{}", all.chars().take(3_000).collect::<String>());
     }
@@ -540,5 +540,5 @@ fn a_trace_that_names_a_job_which_the_file_lacks_is_a_warning() {
     let text = "elasticjob:\n  tracing: {dataSource: {url: 'sqlite:t.db'}, includeJobNames: [a, reprot]}\n  jobs: {a: {elasticJobType: SCRIPT, shardingTotalCount: 1, cron: x}}\n";
     let file = super::parse(text, &no_environment);
     let warnings: Vec<String> = file.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(warnings, ["2:64: key `includeJobNames`: the file has no job `reprot`"]);
+    assert_eq!(warnings, ["2:64: key `includeJobNames` names the job `reprot`, which the file does not contain"]);
 }

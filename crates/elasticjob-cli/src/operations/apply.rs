@@ -29,9 +29,9 @@ pub(super) fn read(path: &Path) -> Result<Wanted, Failure> {
         true => std::io::stdin().read_to_string(&mut text).map(drop),
         false => std::fs::read_to_string(path).map(|read| text = read),
     };
-    read.map_err(|error| wrong(format!("1:1: cannot read the file: {error}")))?;
-    let root =
-        yaml::parse(&text).map_err(|e| wrong(format!("{}:{}: not YAML: {}", e.at.line, e.at.column, e.reason)))?;
+    read.map_err(|error| Failure::Wrong(vec![format!("elasticjob: cannot read {name}: {error}")]))?;
+    let root = yaml::parse(&text)
+        .map_err(|e| wrong(format!("{}:{}: cannot read it as YAML: {}", e.at.line, e.at.column, e.reason)))?;
     let has = |key: &str| root.map().is_some_and(|entries| entries.iter().any(|entry| entry.key == key));
     if !has("jobName") {
         let file = agent::load_text(&text, &name)?;
@@ -80,12 +80,15 @@ pub(super) async fn run(operations: &Operations, wanted: Wanted, yes: bool, form
         return Err(unknown.remove(0).into());
     }
     for error in unknown {
-        output::tell(&format!("{error}; skipped: an agent creates the job when it starts"));
+        output::tell(&format!("{error}; this job is skipped, because an agent creates it at its first start"));
     }
     let mut listing = Listing::new(&[]);
     for change in &changes {
         for warning in &change.warnings {
-            output::tell(&format!("job `{}`: key {warning}; its instances may support it", change.job));
+            output::tell(&format!(
+                "job `{}`: key {warning}; it is stored anyway, because the instances of the job may support this value",
+                change.job
+            ));
         }
         let difference = difference(change);
         listing
@@ -132,6 +135,6 @@ fn wrong_is_wrong(error: OperationError) -> Failure {
 /// The lines that go and come, with some around them; nothing when there are none.
 fn difference(change: &Change) -> String {
     let diff = TextDiff::from_lines(change.before.text.as_str(), change.after.as_str());
-    let (before, after) = (format!("{} (stored)", change.job), format!("{} (new)", change.job));
+    let (before, after) = (format!("{} (in the registry)", change.job), format!("{} (new)", change.job));
     diff.unified_diff().context_radius(1).header(&before, &after).to_string()
 }

@@ -33,7 +33,8 @@ pub(super) fn wanted(history: &HistoryArgs) -> Result<Wanted, Failure> {
         }
         (None, Some(file)) => {
             let found = agent::load(Some(file))?.tracing.map(|settings| settings.source);
-            let missing = || wrong(format!("{}: it has no `tracing`", file.display()));
+            let missing =
+                || wrong(format!("{}: the file has no key `tracing`, so it names no database", file.display()));
             Some(found.ok_or_else(missing)?)
         }
         (None, None) => None,

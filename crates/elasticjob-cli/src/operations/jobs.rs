@@ -110,10 +110,10 @@ pub(super) async fn remove(operations: &Operations, jobs: &Jobs, keep_config: bo
         }
     }
     let question = match (&jobs.server, keep_config) {
-        (Some(server), _) => format!("Remove server {server} from {names}, and shut down what runs there?"),
-        (None, true) => format!("Remove all instances and servers of {names}?"),
+        (Some(server), _) => format!("Stop the jobs {names} on server {server}, and delete the nodes of this server?"),
+        (None, true) => format!("Stop the jobs {names} in all instances, and delete their instance and server nodes?"),
         (None, false) => {
-            format!("Remove {names} with their configuration and all data, and stop their running instances?")
+            format!("Stop the jobs {names} in all instances, and delete their configuration and all of their data?")
         }
     };
     if !output::confirm(&question, yes).await? {
@@ -213,7 +213,7 @@ pub(super) async fn show(operations: &Operations, name: &str, format: Output) ->
 pub(super) fn dump_from(name: &str, from: &str) -> Result<(), Failure> {
     let parts = from.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let Some((host, port)) = parts.filter(|(host, _)| !host.is_empty()) else {
-        let line = format!("elasticjob: --from `{from}`: expected HOST:PORT, as 10.0.0.1:9888");
+        let line = format!("elasticjob: --from `{from}`: expected HOST:PORT, such as 10.0.0.1:9888");
         return Err(Failure::Wrong(vec![line]));
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -230,7 +230,7 @@ pub(super) async fn explain(registry: Attached, name: &str, format: Output) -> R
     output::data(&explained(&found).text(format))?;
     let causes: Vec<&str> = found.causes().map(|cause| cause.name.word()).collect();
     match (causes.as_slice(), found.next) {
-        (["registry"], _) => Err(anyhow::anyhow!("cannot read the registry").into()),
+        (["registry"], _) => Err(anyhow::anyhow!("cannot explain the job, because the registry cannot be read").into()),
         ([], Some(next)) => {
             output::tell(&format!("nothing keeps `{name}` from running; it fires next at {next}"));
             Ok(())
@@ -240,7 +240,10 @@ pub(super) async fn explain(registry: Attached, name: &str, format: Output) -> R
             Ok(())
         }
         (causes, _) => {
-            output::tell(&format!("`{name}` does not run as it should: {}", causes.join(", ")));
+            output::tell(&format!(
+                "causes that keep job `{name}`, or a part of it, from running: {}",
+                causes.join(", ")
+            ));
             Ok(())
         }
     }

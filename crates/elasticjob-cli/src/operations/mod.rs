@@ -113,7 +113,7 @@ fn run(address: Option<&str>, work: impl AsyncFnOnce(Attached) -> Result<(), Fai
 async fn attach(address: &str) -> Result<Attached, Failure> {
     match elasticjob::registry::attach(address).await {
         Err(error @ (Error::Address { .. } | Error::Setting { .. })) => {
-            Err(Failure::Wrong(vec![format!("elasticjob: --registry: {error}")]))
+            Err(Failure::Wrong(vec![format!("elasticjob: --registry or ELASTICJOB_REGISTRY: {error}")]))
         }
         registry => Ok(registry),
     }
@@ -131,7 +131,7 @@ async fn linked(registry: Attached) -> Result<Arc<dyn Registry>, Failure> {
     let name = registry.describe();
     let slow = async {
         clock::sleep(SAY_SLOW).await;
-        output::tell(&format!("waiting for {name}, up to {} s", LINK_WAIT.as_secs()));
+        output::tell(&format!("waiting up to {} s for {name}", LINK_WAIT.as_secs()));
         std::future::pending::<()>().await;
     };
     let up = async {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use elasticjob::registry::embedded;
+use elasticjob::registry::{Error, embedded};
 
 use crate::args::RegistryOperation;
 use crate::{Failure, output};
@@ -13,22 +13,30 @@ pub(crate) fn run(operation: &RegistryOperation) -> Result<(), Failure> {
         match operation {
             RegistryOperation::Check { file } => {
                 let file = path(file);
-                let found = embedded::check(&file).await?;
+                let found = embedded::check(&file).await.map_err(absent)?;
                 Ok::<_, Failure>(format!("{}: {found}", file.display()))
             }
             RegistryOperation::Backup { file, copy } => {
                 let copy = path(copy);
-                let written = embedded::backup(&path(file), &copy).await?;
+                let written = embedded::backup(&path(file), &copy).await.map_err(absent)?;
                 Ok(format!("{}: {written}", copy.display()))
             }
-            RegistryOperation::Restore { file, copy } => {
+            RegistryOperation::Restore { file, backup } => {
                 let file = path(file);
-                let restored = embedded::restore(&file, &path(copy))?;
+                let restored = embedded::restore(&file, &path(backup))?;
                 Ok(format!("{}: {restored}", file.display()))
             }
         }
     })?;
     output::data(&format!("{line}\n"))
+}
+
+/// These commands name their file as an argument, not with `--registry`.
+fn absent(error: Error) -> Failure {
+    match error {
+        Error::Absent { path } => anyhow::anyhow!("the registry file {} does not exist", path.display()).into(),
+        error => error.into(),
+    }
 }
 
 /// A path, also where it is given as the address of a registry.

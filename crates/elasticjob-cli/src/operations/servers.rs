@@ -41,7 +41,7 @@ pub(super) async fn run(operations: &Operations, operation: &ServerOperation, fo
         ServerOperation::Shutdown { .. } => operations.shutdown(Scope::Server(ip)).await?,
         ServerOperation::Remove { yes, .. } => {
             let jobs = operations.jobs_of(ip).await?.len();
-            let question = format!("Remove server {ip} from {jobs} jobs, and shut down what runs there?");
+            let question = format!("Stop {jobs} jobs on server {ip}, and delete the nodes of this server?");
             if !output::confirm(&question, *yes).await? {
                 return Err(anyhow::anyhow!("nothing was removed").into());
             }
@@ -89,8 +89,7 @@ fn unevenness(items: &BTreeMap<String, usize>) -> Option<String> {
     let is_uneven = count - fewest >= UNEVEN_ITEMS && *count * items.len() > 2 * total;
     is_uneven.then(|| {
         format!(
-            "the items are unevenly spread: {most} owns {count} of {total}, {least} owns {fewest}; \
-             `jobShardingStrategyType: ROUND_ROBIN` spreads jobs with few items over all servers"
+            "the items are unevenly distributed: server {most} owns {count} of {total} items, server {least} owns {fewest}; `jobShardingStrategyType: ROUND_ROBIN` distributes jobs with few items over all servers"
         )
     })
 }
@@ -123,7 +122,10 @@ mod tests {
             unevenness(&items.iter().map(|(ip, count)| ((*ip).to_owned(), *count)).collect::<BTreeMap<_, _>>())
         };
         let uneven = line(&[("a", 30), ("b", 0), ("c", 0)]).expect("all on one");
-        assert!(uneven.starts_with("the items are unevenly spread: a owns 30 of 30, b owns 0;"), "{uneven}");
+        assert!(
+            uneven.starts_with("the items are unevenly distributed: server a owns 30 of 30 items, server b owns 0;"),
+            "{uneven}"
+        );
         for even in
             [&[][..], &[("a", 30)], &[("a", 10), ("b", 12)], &[("a", 3), ("b", 0)], &[("a", 20), ("b", 14), ("c", 10)]]
         {

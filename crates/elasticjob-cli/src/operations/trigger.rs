@@ -46,13 +46,13 @@ pub(super) async fn and_wait(
         operations.check_trigger(name).await?;
     }
     let mut requests = Vec::new();
-    let mut failed = 0;
+    let (mut failed, mut refused) = (0, 0);
     for name in names {
         match operations.trigger_with_results(name).await {
             Ok(request) => requests.push((name, request)),
             Err(error) => {
                 output::tell(&format!("elasticjob: {error}"));
-                failed += 1;
+                refused += 1;
             }
         }
     }
@@ -62,7 +62,7 @@ pub(super) async fn and_wait(
         not_run(name, &request.triggered);
         for id in &request.triggered.instances {
             output::tell(&format!(
-                "`{name}`: {id} has claimed none of its items, as an instance of Java: it is asked to run them, and reports no results"
+                "job `{name}`: instance {id} has no claims on its items, so it is probably a Java instance; it was triggered as a whole and reports no results"
             ));
         }
         let results = match operations
@@ -71,7 +71,9 @@ pub(super) async fn and_wait(
         {
             Ok(results) => results,
             Err(error) => {
-                let text = format!("unknown: triggered, but the connection to the registry was lost: {error}");
+                let text = format!(
+                    "unknown: the job was triggered, but the connection to the registry was lost before the result arrived: {error}"
+                );
                 let unknown = |item: &u32| ItemResult::new(*item, ItemOutcome::Unknown(text.clone()));
                 request.triggered.items.iter().map(unknown).collect()
             }
@@ -84,11 +86,15 @@ pub(super) async fn and_wait(
         }
     }
     output::data(&listing.text(format))?;
-    match failed {
-        0 => Ok(()),
-        1 => Err(anyhow::anyhow!("an item failed, or its result is unknown").into()),
-        _ => Err(anyhow::anyhow!("{failed} items failed, or their result is unknown").into()),
+    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let mut causes = Vec::new();
+    if refused > 0 {
+        causes.push(format!("{} not triggered", count(refused, "job")));
     }
+    if failed > 0 {
+        causes.push(format!("{} failed or without a known result", count(failed, "item")));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("{}", causes.join(", ")).into()) }
 }
 
 /// Says what the results of a job wait for, when they take long.
@@ -111,7 +117,7 @@ fn waiting(job: &str) -> impl FnMut(&[(u32, Pending)]) {
                 Pending::NotBegun => format!("; `elasticjob job explain {job}` shows why"),
                 _ => String::new(),
             };
-            output::tell(&format!("job `{job}`: items {}: {state}{hint}", Ranges(&items)));
+            output::tell(&format!("waiting for job `{job}`, items {}: {state}{hint}", Ranges(&items)));
         }
     }
 }

@@ -170,7 +170,7 @@ impl<'a> Field<'a> {
             return Err(field.wrong("`L` is not allowed in a list"));
         }
         if kind == Kind::Weekday && text.matches('#').count() > 1 {
-            return Err(field.wrong("`#` can be used once"));
+            return Err(field.wrong("`#` can be used only once"));
         }
         for member in text.split(',').filter(|m| !m.is_empty()) {
             field.member(member)?;
@@ -221,7 +221,7 @@ impl<'a> Field<'a> {
             return Ok(());
         }
         if self.kind != Kind::Date {
-            return Err(self.wrong("`L` is for day-of-month and day-of-week"));
+            return Err(self.wrong("`L` is allowed only in day-of-month and day-of-week"));
         }
         self.last = true;
         let mut rest = &text[1..];
@@ -242,7 +242,7 @@ impl<'a> Field<'a> {
             Kind::Month => &MONTHS,
             Kind::Weekday => &WEEKDAYS,
             Kind::Second | Kind::Minute | Kind::Hour | Kind::Date | Kind::Year => {
-                return Err(self.wrong(format!("unexpected `{text}`: no names here")));
+                return Err(self.wrong(format!("unexpected `{text}`: names are not allowed in this field")));
             }
         };
         let number = |at: usize| -> Option<i32> {
@@ -273,7 +273,7 @@ impl<'a> Field<'a> {
             return Err(self.wrong(format!("unexpected text after `?` in `{text}`")));
         }
         if !matches!(self.kind, Kind::Date | Kind::Weekday) {
-            return Err(self.wrong("`?` is for day-of-month and day-of-week"));
+            return Err(self.wrong("`?` is allowed only in day-of-month and day-of-week"));
         }
         self.unspecified = true;
         Ok(())
@@ -297,7 +297,7 @@ impl<'a> Field<'a> {
                 self.values.insert(value);
                 Ok(())
             }
-            Some(b'L') => Err(self.wrong("a number before `L` is for day-of-week")),
+            Some(b'L') => Err(self.wrong("a number before `L` is allowed only in day-of-week")),
             Some(b'W') if self.kind == Kind::Date => {
                 if value > 31 {
                     return Err(self.wrong("the day before `W` must be between 1 and 31"));
@@ -306,14 +306,14 @@ impl<'a> Field<'a> {
                 self.values.insert(value);
                 Ok(())
             }
-            Some(b'W') => Err(self.wrong("`W` is for day-of-month")),
+            Some(b'W') => Err(self.wrong("`W` is allowed only in day-of-month")),
             Some(b'#') if self.kind == Kind::Weekday => {
                 self.nth = self.nth_of(&rest[1..])?;
                 self.in_range(value)?;
                 self.values.insert(value);
                 Ok(())
             }
-            Some(b'#') => Err(self.wrong("`#` is for day-of-week")),
+            Some(b'#') => Err(self.wrong("`#` is allowed only in day-of-week")),
             Some(b'-') => {
                 let (end, rest) = self.number(&rest[1..])?;
                 let step = match rest.strip_prefix('/') {
@@ -338,7 +338,9 @@ impl<'a> Field<'a> {
     /// The digits that `text` begins with, and what follows them.
     fn number<'t>(&self, text: &'t str) -> Result<(i32, &'t str), CronError> {
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let value = text[..digits].parse().map_err(|_| self.wrong(format!("expected a whole number at `{text}`")))?;
+        let value = text[..digits]
+            .parse()
+            .map_err(|_| self.wrong(format!("expected a whole number at the start of `{text}`")))?;
         Ok((value, &text[digits..]))
     }
 
@@ -373,7 +375,7 @@ impl<'a> Field<'a> {
         self.in_range(start)?;
         let range = self.kind.range();
         if let Some(end) = end.filter(|e| self.kind != Kind::Year && e > range.end()) {
-            return Err(self.wrong(format!("{end} is beyond {}", range.end())));
+            return Err(self.wrong(format!("the range ends at {end}, after the highest value {}", range.end())));
         }
         if step == 0 {
             self.values.insert(start);

@@ -69,7 +69,7 @@ impl JobMachine {
         if std::mem::take(&mut self.follow.trigger_held) {
             out.report(JobEvent::TriggerDropped {
                 items: Vec::new(),
-                reason: "this instance owns no items because resharding did not complete in time",
+                reason: "this instance owned no items, because the resharding did not complete in time",
             });
         }
         if let Some(due) = self.schedule.last_due.filter(|due| *due > self.schedule.floor && self.is_held()) {
@@ -84,8 +84,7 @@ impl JobMachine {
             if misfire && !items.is_empty() {
                 out.report(JobEvent::Misfired { items, due });
             } else {
-                let reason =
-                    "the items of this instance were not known in time, because of a resharding or a lost connection";
+                let reason = "this instance did not learn in time which items it owns, because of a resharding or a lost connection";
                 out.report(JobEvent::Skipped { items, due, reason });
             }
         }

@@ -207,7 +207,8 @@ impl JobMachine {
 
     fn bad_strategy(&mut self, now: Timestamp, basis: &Basis, out: &mut Effects) {
         let known = self.context.strategies.iter().any(|s| s.name().eq_ignore_ascii_case(&basis.strategy));
-        let reason = if known { "panicked, or gave an incomplete assignment" } else { "is not known here" };
+        let reason =
+            if known { "panicked or returned an incomplete assignment" } else { "is not registered in this process" };
         out.report(JobEvent::BadStrategy { name: basis.strategy.clone(), reason });
         self.lead.at = Some(now + limits::RETRY_MAX);
     }

@@ -57,7 +57,8 @@ impl JobMachine {
         let paused = self.rests.entry(rule).or_default().count(now, parts(step));
         // A missing right is logged by the process, with its node, and the servers agree.
         if let Some(times) = paused.filter(|_| reason != Reason::Forbidden) {
-            out.report(JobEvent::Refused { what: about(step), times });
+            let items = if let Step::Begin(plan) = step { plan.items.clone() } else { Vec::new() };
+            out.report(JobEvent::Refused { step: name(step), items, times });
         }
     }
 }
@@ -110,50 +111,36 @@ fn parts(step: &Step) -> usize {
     }
 }
 
-/// Names the rejected step in a log line.
-fn about(step: &Step) -> String {
+/// The name of the rejected step in a log line.
+fn name(step: &Step) -> &'static str {
     match step {
-        Step::Begin(plan) => format!("the begin of items {}", crate::ranges::Ranges(&plan.items)),
-        Step::Join { .. } => "the registration".to_owned(),
-        Step::Elect { .. } => "the election".to_owned(),
-        Step::Claim { .. } => "the claim of the assigned items".to_owned(),
-        Step::Flag | Step::AskForItems | Step::Reshard(_) => "a resharding".to_owned(),
-        Step::TakeOver { .. } => "a takeover".to_owned(),
-        Step::Release { .. } | Step::ReleaseLate { .. } => "the end of a run".to_owned(),
-        Step::Leave { .. } => "the end of this instance's registration".to_owned(),
+        Step::Begin(_) => "begin",
+        Step::Join { .. } | Step::Publish { .. } => "registration",
+        Step::AnnounceLeave | Step::Leave { .. } | Step::ConfirmShutdown => "deregistration",
+        Step::Elect { .. } | Step::ReadLeader { .. } => "election",
+        Step::Abdicate => "resignation",
+        Step::Claim { .. } => "claim",
+        Step::Flag | Step::AskForItems | Step::Reshard(_) | Step::Survey(_) => "resharding",
+        Step::TakeOver { .. } | Step::SettleTakeovers { .. } => "takeover",
+        Step::Release { .. } | Step::ReleaseLate { .. } | Step::ReadLate { .. } => "release",
+        Step::Settle { .. } | Step::Abandon { .. } => "settlement of a begin",
+        Step::Mark { .. } | Step::Misfire { .. } | Step::ReadMark { .. } => "misfire mark",
+        Step::ClearMark { .. } => "deletion of a stale mark",
+        Step::AdoptTrigger { .. } | Step::DropTriggers { .. } | Step::Trigger => "trigger",
+        Step::Report { .. } => "result of a trigger",
+        Step::Server => "server node",
+        Step::Tidy => "deletion of old nodes",
+        Step::EnableAgain => "change of `disabled` in the configuration",
+        Step::ReadQueue { .. } | Step::ReadPlaces { .. } | Step::LeavePlaces { .. } => "latch",
         Step::ReadApplied
-        | Step::EnableAgain
-        | Step::Publish { .. }
-        | Step::ConfirmShutdown
-        | Step::AnnounceLeave
-        | Step::AdoptTrigger { .. }
-        | Step::DropTriggers { .. }
-        | Step::Report { .. }
-        | Step::Server
-        | Step::Tidy
-        | Step::ReadLeader { .. }
-        | Step::Abdicate
         | Step::ReadOwners
         | Step::ReadOwn { .. }
-        | Step::ReadQueue { .. }
-        | Step::ReadPlaces { .. }
-        | Step::LeavePlaces { .. }
-        | Step::Survey(_)
-        | Step::Settle { .. }
-        | Step::Abandon { .. }
         | Step::LookAgain
-        | Step::ReadLate { .. }
-        | Step::Mark { .. }
-        | Step::ReadMark { .. }
-        | Step::Misfire { .. }
-        | Step::Trigger
         | Step::Inspect { .. }
         | Step::InspectTaker { .. }
-        | Step::ClearMark { .. }
         | Step::FindOrphans { .. }
         | Step::FindLeft { .. }
-        | Step::ReadOrphans { .. }
-        | Step::SettleTakeovers { .. } => "a change of the job's nodes".to_owned(),
+        | Step::ReadOrphans { .. } => "read",
     }
 }
 

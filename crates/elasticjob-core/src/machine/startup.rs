@@ -31,8 +31,8 @@ impl JobMachine {
         let stored = self.view.root.as_ref().map(|n| n.text()).unwrap_or_default();
         if !stored.is_empty() && stored != self.setup.class {
             let reason = format!(
-                "job conflict: the registry has `{stored}` as the class of job `{}`, this start has `{}`",
-                self.path.job(),
+                "the registry has a job of this name with another class or job type: stored `{stored}`, this start `{}`; use another job \
+                 name, or remove the stored job with `elasticjob job remove`",
                 self.setup.class
             );
             self.left(StopReason::Refused(reason), out);

@@ -18,7 +18,7 @@ const BEYOND: &str = "the job no longer has these items";
 const NOT_RUN_DISABLED: &str = "not run: the item is disabled";
 const NOT_RUN_JOB_DISABLED: &str = "not run: the job is disabled on all its servers";
 const NOT_RUN_BEYOND: &str = "not run: the job no longer has the item";
-pub(super) const NOT_RUN_LOST: &str = "not run: the connection to the registry was lost when it started";
+pub(super) const NOT_RUN_LOST: &str = "not run: the connection to the registry was lost before the item started";
 
 impl JobMachine {
     pub(super) fn trigger(&mut self, now: Timestamp, out: &mut Effects) {

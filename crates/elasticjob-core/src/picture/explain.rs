@@ -152,11 +152,14 @@ impl Look<'_> {
         match self.config {
             None => self.push(CheckName::Job, Verdict::Skipped, "needs a configuration"),
             Some(config) if config.disabled && enabled.is_empty() => {
-                let evidence = "`disabled: true` in its configuration, and no server is enabled; `elasticjob job enable` enables it";
+                let evidence = "`disabled: true` in the stored configuration, and the job is enabled on no server; enable it with `elasticjob job enable`";
                 self.push(CheckName::Job, Verdict::Cause, evidence);
             }
             Some(config) if config.disabled => {
-                let evidence = format!("`disabled: true` in its configuration, but enabled on {}", enabled.join(", "));
+                let evidence = format!(
+                    "`disabled: true` in the stored configuration, but the job is enabled on servers {}",
+                    enabled.join(", ")
+                );
                 self.push(CheckName::Job, Verdict::Note, evidence);
             }
             Some(_) => self.push(CheckName::Job, Verdict::Fine, "not disabled"),
@@ -187,7 +190,7 @@ impl Look<'_> {
         let state = |ip: &str| match view.server(ip) {
             Some(ServerState::Enabled) => "enabled",
             Some(ServerState::Disabled) => "disabled",
-            Some(ServerState::Garbled) => "has an invalid state (expected ENABLED or DISABLED)",
+            Some(ServerState::Garbled) => "has a server node with an invalid value (expected ENABLED or DISABLED)",
             None => "has no server node",
         };
         let mut states: BTreeMap<String, &str> = BTreeMap::new();
@@ -204,7 +207,7 @@ impl Look<'_> {
             states.iter().map(|(ip, state)| format!("{ip} {state}")).collect::<Vec<_>>().join(", ")
         };
         let cure = if wrong.iter().any(|(_, state)| **state == "disabled") {
-            "; `elasticjob server enable` enables it"
+            "; enable it with `elasticjob job enable` or `elasticjob server enable`"
         } else {
             ""
         };
@@ -214,7 +217,9 @@ impl Look<'_> {
         let mut parts = vec![told(&fine)];
         parts.extend((!wrong.is_empty()).then(|| format!("{}{cure}", told(&wrong))));
         let others = joined(resting.into_iter());
-        parts.extend((!others.is_empty()).then(|| format!("{others} disabled, but no instance runs there")));
+        parts.extend(
+            (!others.is_empty()).then(|| format!("{others} disabled, but without an instance, so without effect")),
+        );
         let verdict = if wrong.is_empty() { Verdict::Fine } else { Verdict::Note };
         self.push(CheckName::Servers, verdict, parts.join("; "));
     }
@@ -226,7 +231,7 @@ impl Look<'_> {
         let found = match self.picture.view.leader_id() {
             None => Err(format!("no instance leads, so no instance assigns the items{}", self.queue("election"))),
             Some(id) if self.is_live(&id) => Ok(id),
-            Some(id) => Err(format!("the leader node names {id}, which has left; a new election is pending")),
+            Some(id) => Err(format!("the registered leader {id} has left; a new election is pending")),
         };
         match found {
             Ok(evidence) => self.push(CheckName::Leader, Verdict::Fine, evidence),
@@ -243,14 +248,14 @@ impl Look<'_> {
         let instances = &self.picture.view.instances;
         let instance = instances.iter().find(|(_, instance)| instance.owner == node.owner).map(|(id, _)| id.as_str());
         let way_out = if latch::is_guarded(place) {
-            "the next instance in the queue continues without it; if none waits, restart it".to_owned()
+            "the next instance in the queue continues without that process; if no instance is queued, restart that process".to_owned()
         } else {
-            format!("end it, or delete {place}")
+            format!("end that process, or delete the node {place}")
         };
         format!(
-            "; session {:#x} ({}) has been first in its queue since {}; if that lasts, its process does not act: {way_out}",
+            "; the first node in its queue belongs to session {:#x} ({}), since {}; if this does not change, that process is stuck: {way_out}",
             node.owner,
-            instance.unwrap_or("of an unknown process"),
+            instance.unwrap_or("process unknown"),
             self.ago(node.created)
         )
     }
@@ -280,7 +285,7 @@ impl Look<'_> {
             let few = items.len() < self.picture.view.available().len();
             if few && self.config.is_some_and(|c| c.sharding_strategy.eq_ignore_ascii_case(shard::DEFAULT)) {
                 told.push(format!(
-                    "{} gives jobs with few items to the same instances; ROUND_ROBIN spreads such jobs",
+                    "the strategy {} assigns the items of all jobs with few items to the same instances; `jobShardingStrategyType: ROUND_ROBIN` spreads them",
                     shard::DEFAULT
                 ));
             }
@@ -323,10 +328,10 @@ impl Look<'_> {
         let node = mark?;
         let id = node.text();
         match self.picture.view.instances.get(&id) {
-            None => Some(format!("set by {id}, which has left, {}", self.ago(node.created))),
+            None => Some(format!("set at {}, by instance {id}, which has left", self.ago(node.created))),
             // The instance came back in a new session under its old name.
             Some(live) if node.owner != 0 && live.owner != node.owner => {
-                Some(format!("set by an earlier process with the id {id}, {}", self.ago(node.created)))
+                Some(format!("set at {}, by an earlier process with the id {id}", self.ago(node.created)))
             }
             Some(_) => None,
         }
@@ -341,18 +346,18 @@ impl Look<'_> {
         for (item, nodes) in &self.picture.items {
             for (word, mark) in [("running", &nodes.running), ("failover", &nodes.failover)] {
                 if let Some(told) = self.orphan(mark.as_ref()) {
-                    orphans.push(format!("`{word}` of item {item} {told}"));
+                    orphans.push(format!("mark `{word}` of item {item}: {told}"));
                 }
             }
             let taken = nodes.failovering.as_ref().filter(|_| nodes.failover.is_none());
             if let Some(told) = self.orphan(taken) {
-                orphans.push(format!("`failovering` of item {item} {told}"));
+                orphans.push(format!("mark `failovering` of item {item}: {told}"));
             }
         }
         let waiting = &self.picture.view.failover_items;
         if !waiting.is_empty() {
             orphans.push(format!(
-                "items {} wait to be taken over{}",
+                "the interrupted runs of items {} wait for a takeover{}",
                 Ranges(&waiting.iter().copied().collect::<Vec<u32>>()),
                 self.queue("failover")
             ));
@@ -385,9 +390,12 @@ impl Look<'_> {
             let id = node.text();
             // A run goes on over the end of its session; so does a mark that nobody took away.
             let life = self.picture.view.instances.get(&id).map(|instance| instance.czxid);
-            let before =
-                if life.is_some_and(|life| node.czxid < life) { ", from before its last registration" } else { "" };
-            format!("item {item} runs on {id} since {}{before}", self.ago(node.created))
+            let before = if life.is_some_and(|life| node.czxid < life) {
+                ", started before that instance registered again"
+            } else {
+                ""
+            };
+            format!("item {item} has been running on {id} since {}{before}", self.ago(node.created))
         };
         let mut told: Vec<String> = running.iter().take(SHOWN_MAX).map(tell).collect();
         if running.len() > SHOWN_MAX {
@@ -420,7 +428,7 @@ impl Look<'_> {
         if self.config.is_some_and(|config| !config.misfire) {
             // Java marks them all the same, and leaves the marks.
             let evidence = format!(
-                "items {} carry an old misfire mark; `misfire` is off, so the firing is not caught up",
+                "items {} have a misfire mark, but `misfire` is off, so the firing is not caught up",
                 Ranges(&missed)
             );
             return self.push(CheckName::Misfire, Verdict::Note, evidence);
@@ -428,7 +436,7 @@ impl Look<'_> {
         let running = self.running().iter().any(|(item, _)| missed.contains(item));
         let when = if running { "when their run ends" } else { "after their next run" };
         let evidence = format!(
-            "items {} missed a firing because they were running; one catch-up run starts {when}",
+            "items {} have a misfire: they were still running at their due time; one catch-up run starts {when}",
             Ranges(&missed)
         );
         self.push(CheckName::Misfire, Verdict::Cause, evidence);
@@ -443,7 +451,10 @@ impl Look<'_> {
         let (after, stuck): (Vec<u32>, Vec<u32>) = waiting.into_iter().partition(|item| running.contains(item));
         let mut told = Vec::new();
         if !after.is_empty() {
-            told.push(format!("items {} were triggered and run again after their current run", Ranges(&after)));
+            told.push(format!(
+                "items {} were triggered while running; they run again after their current run",
+                Ranges(&after)
+            ));
         }
         if !stuck.is_empty() {
             let owner = |item: &u32| self.picture.items.get(item).and_then(ItemView::owner_id);
@@ -453,7 +464,9 @@ impl Look<'_> {
         }
         let gone = joined(view.triggers.iter().filter(|id| !view.is_live(id)));
         if !gone.is_empty() {
-            told.push(format!("a trigger for {gone} is pending, but that instance has left"));
+            told.push(format!(
+                "a trigger is pending for {gone}, which has left; the leader passes it on to the owners of its items"
+            ));
         }
         match told.is_empty() {
             true => self.push(CheckName::Triggers, Verdict::Fine, "none pending"),
@@ -498,7 +511,7 @@ impl Look<'_> {
         };
         // No firing was due before the job existed.
         if self.picture.view.config.as_ref().is_some_and(|config| due < config.created) {
-            let evidence = format!("none yet that is older than {}", Span(slack));
+            let evidence = format!("no firing is more than {} old yet, and younger ones are not judged", Span(slack));
             return self.push(CheckName::LastFiring, Verdict::Fine, evidence);
         }
         let before = self.latest(self.facts.now.since(due) + Duration::from_millis(1));
@@ -524,15 +537,17 @@ impl Look<'_> {
         }
         if owed.is_empty() {
             let told = if begun.is_empty() {
-                "all items started or need no start".to_owned()
+                "not checked: no item is owned by a Rust instance, and Java instances do not record their starts"
+                    .to_owned()
             } else {
-                format!("no start is missing (items {})", Ranges(&begun))
+                format!("no start is missing; checked items {}", Ranges(&begun))
             };
             return self.push(CheckName::LastFiring, Verdict::Fine, format!("due {due}: {told}"));
         }
-        let told: Vec<String> = owed.iter().map(|(id, items)| format!("items {} of {id}", Ranges(items))).collect();
+        let told: Vec<String> =
+            owed.iter().map(|(id, items)| format!("items {} owned by {id}", Ranges(items))).collect();
         let evidence = format!(
-            "due {due}: not started: {}; if no check above explains this, see the log of that instance",
+            "the firing due {due} was not started: {}; if no check above explains this, see the log of the instance",
             told.join("; ")
         );
         let misfire = self.config.is_none_or(|c| c.misfire);

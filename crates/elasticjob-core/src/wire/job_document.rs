@@ -295,7 +295,7 @@ fn wrong(entry: &Entry, expected: &'static str) -> DocumentError {
 }
 
 fn string(entry: &Entry) -> Result<Option<String>, DocumentError> {
-    let text = entry.value.raw().ok_or_else(|| wrong(entry, "a text"))?;
+    let text = entry.value.raw().ok_or_else(|| wrong(entry, "a string"))?;
     Ok((!entry.value.is_null()).then(|| text.to_owned()))
 }
 
@@ -309,24 +309,24 @@ fn bool(entry: &Entry) -> Result<bool, DocumentError> {
 fn int(entry: &Entry) -> Result<i64, DocumentError> {
     match yaml::resolve(entry.value.raw().unwrap_or_default()) {
         Typed::Int(value) if i32::try_from(value).is_ok() => Ok(value),
-        _ => Err(wrong(entry, "a whole number of 32 bits")),
+        _ => Err(wrong(entry, "a whole number from -2147483648 to 2147483647")),
     }
 }
 
 fn strings(entry: &Entry) -> Result<Vec<String>, DocumentError> {
-    let items = entry.value.list().ok_or_else(|| wrong(entry, "a list of texts"))?;
+    let items = entry.value.list().ok_or_else(|| wrong(entry, "a list of strings"))?;
     items.iter().map(|i| i.raw().map(str::to_owned).ok_or_else(|| wrong(entry, "a list of texts"))).collect()
 }
 
 fn props(entry: &Entry) -> Result<BTreeMap<String, String>, DocumentError> {
-    let expected = "a mapping from texts to texts";
+    let expected = "a mapping from strings to strings";
     let entries = entry.value.map().ok_or_else(|| wrong(entry, expected))?;
     let mut props = BTreeMap::new();
     for prop in entries {
         if yaml::resolve(&prop.key) != Typed::Text {
             return Err(wrong(entry, expected));
         }
-        let value = yaml::property_text(&prop.value).ok_or_else(|| wrong(prop, "a text"))?;
+        let value = yaml::property_text(&prop.value).ok_or_else(|| wrong(prop, "a string"))?;
         props.insert(prop.key.clone(), value);
     }
     Ok(props)

@@ -87,7 +87,11 @@ impl Difference {
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "`{}` is `{}` here and `{}` in the registry", self.key, self.here, self.stored)
+        write!(
+            f,
+            "`{}` is `{}` in this process's configuration and `{}` in the registry",
+            self.key, self.here, self.stored
+        )
     }
 }
 

@@ -120,7 +120,9 @@ pub fn parse_with_duplicates(text: &str) -> Result<(Yaml, Vec<Duplicate>), YamlE
         match event {
             Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd | Event::Comment(..) => {}
             Event::StreamEnd => break,
-            _ if root.is_some() => return Err(YamlError { at, reason: "a second document".into() }),
+            _ if root.is_some() => {
+                return Err(YamlError { at, reason: "expected one document, found a second one".into() });
+            }
             event => root = Some(reader.node(event, at, start, 0)?),
         }
     }
@@ -326,7 +328,7 @@ impl<'a> Reader<'a> {
                     copy.map_or(Yaml { value: Value::List(Vec::new()), tag: None, at }, |copy| Yaml { at, ..copy })
                 );
             }
-            other => return Err(YamlError { at, reason: format!("unexpected {other:?}") }),
+            _ => return Err(YamlError { at, reason: "unexpected end of a list, mapping or document".into() }),
         };
         if anchor != 0 {
             let (nodes, bytes) = size(&yaml);
@@ -341,7 +343,10 @@ impl<'a> Reader<'a> {
     /// Checked before anything is repeated.
     fn check_size(&self, depth: usize, at: Position) -> Result<(), YamlError> {
         if depth > DEPTH_MAX || self.nodes > NODES_MAX || self.repeated > REPEATED_MAX {
-            return Err(YamlError { at, reason: "nested too deep or too large".into() });
+            return Err(YamlError {
+                at,
+                reason: "nested too deeply, or too many values (aliases count each time)".into(),
+            });
         }
         Ok(())
     }

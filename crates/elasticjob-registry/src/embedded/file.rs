@@ -123,8 +123,8 @@ pub(super) fn start(path: &Path, source: Source, pause: Duration) -> Result<(Tre
             }
             Err(error) => drop(opened.send(Err(error))),
         })
-        .map_err(|e| Error::File { path: path.to_owned(), reason: format!("cannot start its thread: {e}") })?;
-    let ended = |_| Error::Damaged { path: path.to_owned(), reason: "its thread ended unexpectedly".into() };
+        .map_err(|e| Error::File { path: path.to_owned(), reason: format!("cannot start the writer thread: {e}") })?;
+    let ended = |_| Error::Damaged { path: path.to_owned(), reason: "the thread that opens the file panicked".into() };
     let tree = first.recv().map_err(ended)??;
     Ok((tree, Writer { tasks, store }))
 }
@@ -339,10 +339,10 @@ fn guarded<T>(path: &Path, step: impl FnOnce() -> Result<T, Fault>) -> Result<T,
         Fault::Redb(redb::Error::DatabaseAlreadyOpen) => Error::InUse { path },
         Fault::Redb(redb::Error::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
             let advice = "if it was one, restore a backup with `elasticjob registry restore`, or move it away";
-            Error::File { path, reason: format!("not a registry file: {error}; {advice}") }
+            Error::File { path, reason: format!("this is not a registry file: {error}; {advice}") }
         }
         Fault::Redb(redb::Error::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            Error::Damaged { path, reason: format!("it is cut off: {error}") }
+            Error::Damaged { path, reason: format!("the file is truncated: {error}") }
         }
         Fault::Redb(redb::Error::Io(error)) => Error::File { path, reason: error.to_string() },
         Fault::Redb(error) => Error::File { path, reason: error.to_string() },
@@ -429,9 +429,7 @@ impl fmt::Display for Found {
 }
 
 fn check(database: &mut Database) -> Result<Found, Fault> {
-    if !database.check_integrity()? {
-        tracing::warn!("the file was not closed cleanly and has been repaired");
-    }
+    database.check_integrity()?;
     Ok(Found { nodes: Contents::read(database)?.nodes.len() })
 }
 

@@ -91,10 +91,11 @@ pub fn restore(path: &Path, from: &Path) -> Result<String, Error> {
         Some(_) => {
             let kept = free_name(path);
             fs::rename(path, &kept).map_err(|e| failed(format!("cannot rename it to {}: {e}", kept.display())))?;
-            format!("; the file before is now {}", kept.display())
+            format!("; the previous file is now {}", kept.display())
         }
     };
-    fs::rename(&new, path).map_err(|e| failed(format!("cannot rename {} to it: {e}", new.display())))?;
+    fs::rename(&new, path)
+        .map_err(|e| failed(format!("cannot move the new file {} into its place: {e}", new.display())))?;
     sync_folder(path);
     Ok(format!("restored {} nodes{kept}", contents.nodes.len()))
 }
@@ -203,8 +204,7 @@ fn refuse_served(path: &Path) -> Result<(), Error> {
     match UnixStream::connect(socket_path(path)) {
         Ok(_) => Err(Error::File {
             path: path.to_owned(),
-            reason: "the file was moved or deleted, and the process that opened it still runs: move the file back, or stop that \
-                     process"
+            reason: "the file was moved or deleted, but a process still has it open: move the file back, or stop that process"
                 .into(),
         }),
         Err(_) => Ok(()),

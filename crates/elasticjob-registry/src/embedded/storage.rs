@@ -97,7 +97,7 @@ pub(super) fn copy(path: &Path) -> Result<Box<dyn StorageBackend>, Error> {
 
 /// What is said of a file without bytes.
 pub(super) fn empty(path: &Path) -> Error {
-    let reason = "it is empty, so it is not a registry file; delete it to have a new one created".into();
+    let reason = "the file is empty, so it is not a registry file; delete it, and the agent creates a new one".into();
     Error::File { path: path.to_owned(), reason }
 }
 

@@ -53,14 +53,14 @@ impl Visitor {
         let failed = |reason: String| Error::File { path: file.to_owned(), reason };
         let stream = UnixStream::connect(socket).await.map_err(|e| {
             failed(format!(
-                "another process has opened the file, and its socket {} is unreachable: {e}",
+                "another process has the file open, but its socket {} is unreachable: {e}; stop that process, or run this command as the same user",
                 socket.display()
             ))
         })?;
         let (mut input, mut output) = stream.into_split();
         let hello = clock::within(ANSWER_MAX, wire::receive(&mut input)).await;
         let hello = hello.ok_or_else(|| failed(silence(ANSWER_MAX)))?;
-        let hello = hello.map_err(|e| failed(format!("its holder does not answer: {e}")))?;
+        let hello = hello.map_err(|e| failed(format!("the process that has the file open does not answer: {e}")))?;
         let session = match hello {
             Reply::Hello { session } => session,
             Reply::Refused { reason } => {
@@ -72,7 +72,7 @@ impl Visitor {
             | Reply::Sequential { .. }
             | Reply::Watching { .. }
             | Reply::Inspected { .. }
-            | Reply::Event { .. } => return Err(failed("its holder has another version".into())),
+            | Reply::Event { .. } => return Err(failed("the process that has the file open runs another version of elasticjob; use the same version for this command".into())),
         };
         let (requests, mut outgoing) = mpsc::unbounded_channel::<Request>();
         let shared = Arc::new(Shared {
@@ -96,13 +96,15 @@ impl Visitor {
                 match reply {
                     Ok(reply) => shared.take(reply),
                     Err(error) => {
-                        shared.lose(&format!("the holder of the file is gone: {error}"));
+                        shared.lose(&format!(
+                            "the process that had the file open has ended or closed the connection: {error}"
+                        ));
                         break;
                     }
                 }
             }
         });
-        let description = format!("the embedded registry {} through its socket", file.display());
+        let description = format!("the embedded registry {}, through the process that has it open", file.display());
         Ok(Visitor { shared, next: AtomicU64::new(1), description })
     }
 
@@ -144,7 +146,7 @@ impl Visitor {
     fn gone(&self) -> Error {
         let reason = match &*self.shared.link.borrow() {
             Link::Down { reason, .. } => reason.clone(),
-            Link::Up { .. } | Link::Closed => "its holder is gone".to_owned(),
+            Link::Up { .. } | Link::Closed => "the process that has the file open has ended".to_owned(),
         };
         Error::Unreachable { registry: self.description.clone(), reason }
     }
@@ -156,7 +158,7 @@ impl Visitor {
 
 fn silence(limit: Duration) -> String {
     format!(
-        "the process that holds the file did not answer within {} s: it is stopped or stuck; end or continue it",
+        "the process that has the file open did not answer within {} s: it is suspended or stuck; resume it (SIGCONT) or end it",
         limit.as_secs()
     )
 }

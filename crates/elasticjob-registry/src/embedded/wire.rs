@@ -238,7 +238,7 @@ impl WireOutcome {
 
 pub(super) async fn send<T: Serialize>(out: &mut (impl AsyncWriteExt + Unpin), frame: &T) -> io::Result<()> {
     let body = serde_json::to_vec(frame)?;
-    let length = u32::try_from(body.len()).map_err(|_| io::Error::other("a frame of over 4 GB"))?;
+    let length = u32::try_from(body.len()).map_err(|_| io::Error::other("a frame of more than 4 GB cannot be sent"))?;
     out.write_all(&length.to_be_bytes()).await?;
     out.write_all(&body).await?;
     out.flush().await
@@ -250,7 +250,9 @@ pub(super) async fn send<T: Serialize>(out: &mut (impl AsyncWriteExt + Unpin), f
 pub(super) async fn receive<T: for<'de> Deserialize<'de>>(input: &mut (impl AsyncReadExt + Unpin)) -> io::Result<T> {
     let length = input.read_u32().await?;
     if length > FRAME_MAX {
-        return Err(io::Error::other(format!("a frame of {length} bytes")));
+        return Err(io::Error::other(format!(
+            "the peer sent a frame of {length} bytes, more than the limit; is it another version of elasticjob?"
+        )));
     }
     let mut body = vec![0; length as usize];
     input.read_exact(&mut body).await?;

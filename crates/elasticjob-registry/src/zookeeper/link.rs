@@ -225,7 +225,7 @@ async fn connect(shared: &Shared, session: Option<&Session>) -> Result<Client, N
     };
     match clock::within(limit, prepare).await {
         Some(prepared) => prepared?,
-        None => return Err(NotConnected::NoServer("no server of the list answers".into())),
+        None => return Err(NotConnected::NoServer("none of the servers in `serverLists` answered".into())),
     }
     Ok(client)
 }
@@ -262,10 +262,10 @@ async fn serve(shared: &Shared, client: Client, renewed: bool) -> Broken {
     *shared.current.lock() = Some(client);
     tracing::info!(
         session = format_args!("{session:#x}"),
-        "connected to {} with {} session, timeout {} ms",
+        timeout_ms = timeout.as_millis(),
+        "connected to {}; {}",
         shared.description(),
-        if renewed { "a new" } else { "the same" },
-        timeout.as_millis()
+        if renewed { "opened a new session" } else { "resumed the session" }
     );
     shared.set(Link::Up { session, timeout, epoch });
     let reason = match broken.wait_for(Option::is_some).await {

@@ -36,7 +36,9 @@ fn refused(shared: &Shared, path: &str, code: Code) -> Error {
     match code {
         Code::NO_NODE => Error::Missing { path: path.to_owned() },
         Code::NO_AUTH | Code::AUTH_FAILED | Code::INVALID_ACL => Error::Denied { path: path.to_owned() },
-        Code::QUOTA_EXCEEDED => rejected(shared, path, "the quota of ZooKeeper is used up; raise it with `setquota`"),
+        Code::QUOTA_EXCEEDED => {
+            rejected(shared, path, "the ZooKeeper quota of this path is exceeded; raise it with `setquota`")
+        }
         Code::READ_ONLY => rejected(shared, path, "the server is read-only, because it has lost its quorum"),
         code if code.is_lasting() => rejected(shared, path, &code.to_string()),
         code => unreachable(shared, &code.to_string()),
@@ -223,7 +225,11 @@ pub(super) async fn create_sequential(
     }
     for attempt in 0..3 {
         match client.create(&shared.full(prefix), b"", CreateMode::EphemeralSequential, shared.access()).await {
-            Ok(path) => return shared.below(&path).ok_or_else(|| unreachable(shared, "it made another node")),
+            Ok(path) => {
+                return shared
+                    .below(&path)
+                    .ok_or_else(|| unreachable(shared, "the server created a node outside the namespace"));
+            }
             // The parents are containers, which the server removes when they are empty.
             Err(Failure::Refused(Code::NO_NODE)) if attempt < 2 => {
                 let parents: Vec<&str> = parents.iter().map(String::as_str).collect();

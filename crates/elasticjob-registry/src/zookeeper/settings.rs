@@ -80,7 +80,11 @@ impl Settings {
                 && host.starts_with('[') == host.ends_with(']')
         };
         if self.servers.contains('@') {
-            wrong("serverLists", "***", "expected host:port,host:port; credentials are `digest` or ELASTICJOB_DIGEST");
+            wrong(
+                "serverLists",
+                "***",
+                "expected host:port,host:port without credentials; set those with `digest` or ELASTICJOB_DIGEST",
+            );
         } else if !self.servers.split(',').all(is_right) {
             wrong("serverLists", &self.servers, "expected host:port,host:port");
         }

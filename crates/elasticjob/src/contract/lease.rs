@@ -26,7 +26,7 @@ pub(crate) enum Start {
 
 /// The error of an item whose code has not started when its session ended. Another instance may run the item.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("not executed: the registry session ended before the item's turn")]
+#[error("not run: the registry session ended before the item could start")]
 pub(crate) struct SessionOver;
 
 /// The session in which a run was begun.

@@ -68,7 +68,7 @@ impl Settings {
         };
         for (key, what) in [(USERNAME, "a user"), (PASSWORD, "a password")] {
             if props.given(key).is_none() {
-                props.fault(key, format!("expected {what}, or an empty text for a server that asks for none"));
+                props.fault(key, format!("expected {what}, or an empty string if the server requires no login"));
             }
         }
         let username = props.text(USERNAME).unwrap_or_default().to_owned();
@@ -179,7 +179,9 @@ impl Messenger for Email {
         let message = settings.message(message)?;
         if settings.debug {
             let (host, port, envelope) = (&settings.host, settings.port, message.envelope());
-            tracing::info!(job = config.name, "sending mail through {host}:{port}: {envelope:?}");
+            let to = envelope.to().iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+            let from = envelope.from().map(ToString::to_string);
+            tracing::info!(job = config.name, mail_server = format_args!("{host}:{port}"), from, to, "sending mail");
         }
         settings.transport()?.send(message).await.map(drop).map_err(|e| error_text(&e).into())
     }

@@ -64,21 +64,37 @@ impl Dispatcher {
         let name = &failure.config().error_handler;
         let Some(handler) = self.plugins.find_error_handler(name) else {
             let job = failure.job_name();
-            return tracing::error!(job, "unknown jobErrorHandlerType `{name}`; unhandled failure: {failure}");
+            return tracing::error!(
+                job,
+                item = failure.item(),
+                "jobErrorHandlerType `{name}` is not registered in this process, so the failure is only logged: {failure}"
+            );
         };
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let job = failure.job_name();
-            let text = format!("{HANDLERS_MAX} failures are being handled; `{name}` does not get this one");
+            let text = format!(
+                "the error handler `{name}` was not called, because {HANDLERS_MAX} failures are already being handled; unhandled failure"
+            );
             return tracing::error!(job, item = failure.item(), "{text}: {failure}");
         };
         tokio::spawn(async move {
             let work = AssertUnwindSafe(handler.handle(&failure)).catch_unwind();
-            let (job, name) = (failure.job_name(), handler.name());
+            let (job, item, name) = (failure.job_name(), failure.item(), handler.name());
             match clock::within(HANDLER_MAX, work).await {
                 Some(Ok(())) => {}
-                Some(Err(_)) => tracing::error!(job, "error handler `{name}` panicked while handling: {failure}"),
+                Some(Err(_)) => tracing::error!(
+                    job,
+                    item,
+                    handler = name,
+                    "error handler `{name}` panicked while handling: {failure}"
+                ),
                 None => {
-                    tracing::error!(job, "error handler `{name}` timed out while handling: {failure}")
+                    tracing::error!(
+                        job,
+                        item,
+                        handler = name,
+                        "error handler `{name}` timed out; the failure that it handled: {failure}"
+                    )
                 }
             }
             drop(place);
@@ -97,10 +113,15 @@ impl ErrorHandler for Log {
     }
 
     async fn handle(&self, failure: &Failure) {
-        match failure.item() {
-            Some(item) => tracing::error!(job = failure.job_name(), item, "item failed: {failure}"),
-            None => tracing::error!(job = failure.job_name(), "listener failed: {failure}"),
-        }
+        log(failure);
+    }
+}
+
+/// Logs a failure as an error line.
+fn log(failure: &Failure) {
+    match failure.item() {
+        Some(item) => tracing::error!(job = failure.job_name(), item, "item failed: {failure}"),
+        None => tracing::error!(job = failure.job_name(), "listener failed: {failure}"),
     }
 }
 

@@ -56,7 +56,7 @@ impl<M: Messenger> ErrorHandler for Throttled<M> {
     }
 
     async fn handle(&self, failure: &Failure) {
-        tracing::error!(job = failure.job_name(), item = failure.item(), "item failed: {failure}");
+        super::log(failure);
         let (now, interval) = (clock::now(), interval(&mut Props::of(failure.config())));
         let message = message(failure);
         let turn = self.jobs.lock().entry(failure.job_name().to_owned()).or_default().turn(now, interval, &message);
@@ -118,9 +118,19 @@ impl<M: Messenger> Throttled<M> {
 async fn send(messenger: &impl Messenger, config: &JobConfig, message: &str) {
     let (job, name) = (config.name.as_str(), messenger.name());
     match clock::within(SEND_MAX, messenger.send(config, message)).await {
-        Some(Ok(())) => tracing::info!(job, "sent failure notification by {name}"),
-        Some(Err(error)) => tracing::error!(job, "cannot send failure notification by {name}: {}", error_text(&*error)),
-        None => tracing::error!(job, "cannot send failure notification by {name}: timed out after {SEND_MAX:?}"),
+        Some(Ok(())) => tracing::info!(job, handler = name, "sent failure notification by {name}"),
+        Some(Err(error)) => tracing::error!(
+            job,
+            handler = name,
+            "cannot send failure notification by {name}: {}; not retrying",
+            error_text(&*error)
+        ),
+        None => tracing::error!(
+            job,
+            handler = name,
+            "cannot send failure notification by {name}: timed out after {} s; not retrying",
+            SEND_MAX.as_secs()
+        ),
     }
 }
 

@@ -90,7 +90,7 @@ impl Messenger for WebHook {
 
     async fn send(&self, config: &JobConfig, message: &str) -> JobResult {
         let settings = self.read(&mut Props::of(config));
-        let mut url = settings.webhook.ok_or("no address")?.to_string();
+        let mut url = settings.webhook.ok_or("the webhook address is missing or invalid")?.to_string();
         if let Some(secret) = &settings.secret {
             url = signed(&url, secret, clock::now());
         }
@@ -124,14 +124,14 @@ fn signed(webhook: &str, secret: &str, now: Timestamp) -> String {
 
 /// Both services answer with status 200 also when they refuse.
 fn judge(answer: &str) -> Result<(), String> {
-    let json: serde_json::Value =
-        serde_json::from_str(answer).map_err(|_| format!("its answer: {}", web::start_of(answer)))?;
+    let json: serde_json::Value = serde_json::from_str(answer)
+        .map_err(|_| format!("unexpected answer of the service: {}", web::start_of(answer)))?;
     match (json["errcode"].as_i64(), json["errmsg"].as_str()) {
         (Some(0), _) => Ok(()),
         (Some(code), message) => {
             Err(format!("the service rejected the message: {code} {}", message.unwrap_or_default()))
         }
-        (None, _) => Err(format!("its answer: {}", web::start_of(answer))),
+        (None, _) => Err(format!("unexpected answer of the service: {}", web::start_of(answer))),
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(judge(r#"{"errcode":0,"errmsg":"ok"}"#), Ok(()));
         let refused = judge(r#"{"errcode":310000,"errmsg":"sign not match"}"#);
         assert_eq!(refused, Err("the service rejected the message: 310000 sign not match".into()));
-        assert_eq!(judge("<html>"), Err("its answer: <html>".into()));
-        assert_eq!(judge(r#"{"ok":true}"#), Err(r#"its answer: {"ok":true}"#.into()));
+        assert_eq!(judge("<html>"), Err("unexpected answer of the service: <html>".into()));
+        assert_eq!(judge(r#"{"ok":true}"#), Err(r#"unexpected answer of the service: {"ok":true}"#.into()));
     }
 }

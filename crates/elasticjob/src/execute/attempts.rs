@@ -91,7 +91,7 @@ pub(super) async fn run(
             Ended::Stopped(result) => return result,
             Ended::By(Err(error)) if error.is::<SessionOver>() && retry == 0 => return Err(error),
             Ended::By(Err(error)) if error.is::<SessionOver>() => {
-                return Err("no further retry, the registry session has ended".into());
+                return Err("not retried, because the registry session has ended".into());
             }
             Ended::By(Err(error)) if u64::from(retry) >= bounds.retries => {
                 return Err(if retry == 0 {
@@ -107,26 +107,27 @@ pub(super) async fn run(
         tracing::warn!(
             job = context.job_name(),
             item = context.item(),
-            "item failed; retry {retry} of {} in {} ms: {error}",
-            bounds.retries,
-            pause.as_millis()
+            retry,
+            retries = bounds.retries,
+            delay_ms = pause.as_millis(),
+            "item failed; retrying: {error}"
         );
         let mut cancelled = leaving.clone();
         tokio::select! {
             () = clock::sleep(pause) => {}
-            () = limit.as_mut() => return Err(format!("{} was exceeded: {error}", over(&bounds)).into()),
-            () = cancelled.wait() => return Err(format!("no further retry, the job is leaving: {error}").into()),
+            () = limit.as_mut() => return Err(format!("{} was exceeded before the next retry; last error: {error}", over(&bounds)).into()),
+            () = cancelled.wait() => return Err(format!("not retried, because the job is stopping on this instance; last error: {error}").into()),
         }
         let start = tokio::select! {
             start = context.lease().wait(leaving) => start,
-            () = limit.as_mut() => return Err(format!("{} was exceeded: {error}", over(&bounds)).into()),
+            () = limit.as_mut() => return Err(format!("{} was exceeded before the next retry; last error: {error}", over(&bounds)).into()),
         };
         let reason = match start {
             Start::Now => continue,
-            Start::Leaving => "the job is leaving",
+            Start::Leaving => "the job is stopping on this instance",
             Start::Over => "the registry session has ended",
         };
-        return Err(format!("no further retry, {reason}: {error}").into());
+        return Err(format!("not retried, because {reason}; last error: {error}").into());
     }
 }
 
@@ -174,8 +175,11 @@ impl Attempt<'_> {
         if let Some(stop) = self.stop {
             stop.send_replace(true);
         }
-        let reason =
-            if timed_out { format!("{} was exceeded", over(self.bounds)) } else { "the job is leaving".to_owned() };
+        let reason = if timed_out {
+            format!("{} was exceeded", over(self.bounds))
+        } else {
+            "the job is stopping on this instance".to_owned()
+        };
         let ended = tokio::select! {
             result = work.as_mut() => Some(result),
             () = clock::sleep(self.items.grace(context.config())) => None,
@@ -188,7 +192,7 @@ impl Attempt<'_> {
             tracing::error!(
                 job,
                 item,
-                "{reason}; the blocking code of the item cannot be interrupted, and the item stays locked until the code returns"
+                "{reason}, but the item runs blocking code, which cannot be interrupted; the item stays marked as running, and starts nowhere, until the code returns"
             );
             tokio::select! {
                 result = work => Some(result),

@@ -49,12 +49,12 @@ impl<J: BlockingJob> ItemExecutor for Blocking<J> {
             let mut cancelled = context.cancelled();
             let place = tokio::select! {
                 place = BLOCKING.acquire() => place,
-                () = cancelled.wait() => return Err("not executed: the job left before the item's turn".into()),
+                () = cancelled.wait() => return Err("not run: the job stopped on this instance before the item could start".into()),
             };
             match context.lease().wait(&cancelled).await {
                 Start::Now => {}
                 Start::Over => return Err(SessionOver.into()),
-                Start::Leaving => return Err("not executed: the job left before the item's turn".into()),
+                Start::Leaving => return Err("not run: the job stopped on this instance before the item could start".into()),
             }
             let work = tokio::task::spawn_blocking(move || {
                 let _place = place; // kept as long as the thread is, also when nobody waits for it any more

@@ -94,7 +94,7 @@ impl Http {
         let client = self.0.get(&settings.connecting)?;
         // DEL is the one character that the JSON has as it is and that no header may have.
         let json = context.json().replace('\u{7f}', "\\u007f");
-        let url = settings.url.ok_or("no address")?;
+        let url = settings.url.ok_or("the property `http.uri` is missing or invalid")?;
         let mut request = client
             .request(settings.method.clone(), url)
             .header("shardingContext", HeaderValue::from_bytes(json.as_bytes())?)
@@ -113,15 +113,18 @@ impl Http {
         let location = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
         let body = web::body(response, &settings.connecting).await;
         if status.as_u16() >= 400 {
-            let start = body.map_or_else(|e| format!("its body could not be read: {e}"), |body| web::start_of(&body));
+            let start = body
+                .map_or_else(|e| format!("the body of the answer could not be read: {e}"), |body| web::start_of(&body));
             return Err(format!("status {status}: {start}").into());
         }
         if let Some(to) = location.filter(|_| status.is_redirection()) {
-            let text = "is not followed: only redirects with the same scheme are, and at most 20 in a row";
+            let text =
+                "is not followed: a redirect is followed only within the same scheme, and at most 20 times in a row";
             return Err(format!("status {status}: the redirect to {} {text}", printable(&to)).into());
         }
         let body = body?;
-        tracing::debug!(job = context.job_name(), item = context.item(), "status {status}: {}", web::start_of(&body));
+        let (job, item, status) = (context.job_name(), context.item(), status.as_u16());
+        tracing::debug!(job, item, status, "received an HTTP answer: {}", web::start_of(&body));
         Ok(())
     }
 }

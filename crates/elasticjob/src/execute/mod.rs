@@ -366,7 +366,9 @@ impl Running {
                 (end, result)
             }
             // Its turn has not come in time: whoever has the item next runs it.
-            Start::Leaving => (ItemEnd::Failed, Err("not executed: the job left before the item's turn".into())),
+            Start::Leaving => {
+                (ItemEnd::Failed, Err("not run: the job stopped on this instance before the item could start".into()))
+            }
             Start::Over => (ItemEnd::NotStarted, Err(SessionOver.into())),
         };
         end.tell(ended);

@@ -34,7 +34,7 @@ pub(crate) async fn call(listener: &dyn DynListener, moment: Moment, run: &Liste
     });
     let result = work.catch_unwind().await.unwrap_or_else(|panic| Err(panic_text("the listener", &*panic).into()));
     let name = listener.name();
-    result.map_err(|error| format!("listener `{name}`, {}: {}", moment.word(), error_text(&*error)).into())
+    result.map_err(|error| format!("listener `{name}` failed {}: {}", moment.word(), error_text(&*error)).into())
 }
 
 impl Moment {

@@ -160,10 +160,10 @@ impl<'a> Gathering<'a> {
                 () = limit.as_mut() => {
                     // Without marks of ours there is nothing to conclude: nobody has counted us.
                     let registered = registered || matches!(self.look().await, Some(Seen::Some(_) | Seen::All(_)));
-                    let unanswered = "cannot write the marks to the registry";
+                    let unanswered = "this instance could not report its items, because the registry does not answer";
                     return if registered { self.give_up(&call).await } else { Err(self.error(unanswered)) };
                 }
-                () = leaving.wait() => return Err(self.error("the job is leaving")),
+                () = leaving.wait() => return Err(self.error("the job is stopping on this instance")),
             };
             match seen {
                 Seen::Closed { given_up } => return self.closed(given_up),
@@ -178,7 +178,11 @@ impl<'a> Gathering<'a> {
     }
 
     fn closed(&self, given_up: bool) -> JobResult {
-        if given_up { Err(self.error("another instance stopped waiting")) } else { Ok(()) }
+        if given_up {
+            Err(self.error("another instance gave up waiting for this firing, so this one does too"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Marks our items and waits for something to do.
@@ -360,7 +364,11 @@ impl<'a> Gathering<'a> {
             }
             self.pause().await;
         }
-        tracing::error!(job = self.run.job_name(), "cannot delete the nodes of `{}`", self.moment);
+        tracing::error!(
+            job = self.run.job_name(),
+            path = self.root,
+            "DISTRIBUTE_ONCE: cannot delete the marks of this firing; other instances wait until their timeout"
+        );
     }
 
     async fn is_gone(&self, path: &str) -> bool {
@@ -406,18 +414,17 @@ impl<'a> Gathering<'a> {
                 {
                     let items: Vec<u32> = marks.ours.iter().map(|(item, _)| *item).collect();
                     let of = self.run.sharding_total_count();
-                    return Err(self.error(&format!("only items {} of {of} arrived in time", Ranges(&items))));
+                    return Err(self.error(&format!("only items {} of {of} items reported in time", Ranges(&items))));
                 }
                 Some(_) | None => {}
             }
             self.pause().await;
         }
-        Err(self.error("not all items arrived in time, and the registry does not answer"))
+        Err(self.error("not all items reported in time, and the registry does not answer"))
     }
 
     fn error(&self, reason: &str) -> JobError {
-        let millis = self.limit.unwrap_or_default().as_millis();
-        let due = self.run.due();
-        format!("waiting for all items due {due} to be {} (timeout {millis} ms): {reason}", self.moment).into()
+        let limit = self.limit.map(|limit| format!(" within {} ms", limit.as_millis())).unwrap_or_default();
+        format!("not all items due {} were {}{limit}: {reason}", self.run.due(), self.moment).into()
     }
 }

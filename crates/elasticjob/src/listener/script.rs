@@ -131,8 +131,8 @@ async fn command(run: &ListenedRun, key: &'static str) -> JobResult {
     tokio::pin!(work);
     let reason = tokio::select! {
         result = work.as_mut() => return result,
-        () = clock::sleep(limit) => format!("{} ms are over", limit.as_millis()),
-        () = leaving.wait() => "the job is leaving".to_owned(),
+        () = clock::sleep(limit) => format!("timed out after {} ms", limit.as_millis()),
+        () = leaving.wait() => "the job is stopping on this instance".to_owned(),
     };
     stop.send_replace(true);
     work.await.map_err(|error| format!("{reason}: {error}").into())

@@ -157,7 +157,7 @@ impl Metrics {
         let labels = self.labels.iter().map(|(name, value)| (name.clone().into(), value.clone().into()));
         let mut registry = Registry::with_prefix_and_labels("elasticjob", labels);
         registry.register("lag_seconds", "Delay from the due time to the start of an item", self.lag.clone());
-        registry.register("run_seconds", "How long runs of items take", self.length.clone());
+        registry.register("run_seconds", "Duration of the runs of items, with retries", self.length.clone());
         registry.register_collector(Box::new(Series { metrics: Arc::clone(self), beside, now: clock::now() }));
         let mut text = String::new();
         // A `String` takes every text.
@@ -304,22 +304,33 @@ impl Collector for Series {
                 }
             }
         }
-        self.each_job(out, "misfires", "Items that could not start when they were due", |j| counter(&j.misfires))?;
+        self.each_job(out, "misfires", "Firings of items that could not start when due and are caught up", |j| {
+            counter(&j.misfires)
+        })?;
         self.each_job(out, "failovers", "Items taken over from instances that died", |j| counter(&j.failovers))?;
         self.each_job(out, "reshards", "Reshardings performed by this instance as leader", |j| counter(&j.reshards))?;
-        self.each_job(out, "skipped_firings", "Firings that were skipped", |j| counter(&j.skipped))?;
-        self.each_job(out, "lost_runs", "Item runs lost before they started", |j| counter(&j.lost))?;
-        let help = "Item firings that no Rust instance started";
+        self.each_job(
+            out,
+            "skipped_firings",
+            "Skipped firings, each counted once for all items of this instance that skipped it",
+            |j| counter(&j.skipped),
+        )?;
+        self.each_job(out, "lost_runs", "Runs of items whose registry session ended before their code started", |j| {
+            counter(&j.lost)
+        })?;
+        let help = "Firings of items that no Rust instance started";
         self.each_job(out, "missed_firings", help, |j| counter(&j.passed))?;
-        self.each_job(out, "items_running", "Items that run here", |j| gauge(j.running.load(Ordering::Relaxed)))?;
-        self.each_job(out, "items_owned", "Items of this instance", |j| size(j.owned.load(Ordering::Relaxed)))?;
+        self.each_job(out, "items_running", "Items that are running on this instance", |j| {
+            gauge(j.running.load(Ordering::Relaxed))
+        })?;
+        self.each_job(out, "items_owned", "Items that this instance owns", |j| size(j.owned.load(Ordering::Relaxed)))?;
         self.each_job(out, "leader", "Whether this instance leads the job", |j| {
             gauge(j.leads.load(Ordering::Relaxed).into())
         })?;
         self.each_job(out, "joined", "Whether this instance has joined the job", |j| {
             gauge(j.joined.load(Ordering::Relaxed).into())
         })?;
-        let help = "Since an item of the job succeeded here; since its start where none has";
+        let help = "Seconds since an item of the job last succeeded on this instance, or since the job started here if none has";
         self.each_job(out, "seconds_since_last_success", help, |j| {
             let since = self.now.since(Timestamp(j.succeeded_at.load(Ordering::Relaxed)));
             prometheus_client::metrics::gauge::ConstGauge::new(since.as_secs_f64())
@@ -328,7 +339,7 @@ impl Collector for Series {
         let kinds = [("read", &requests.reads), ("commit", &requests.commits), ("watch", &requests.watches)];
         let about = ("registry_requests", "Requests to the registry");
         Series::each(out, about, "kind", kinds.map(|(kind, count)| (kind, counter(&count.all))))?;
-        let about = ("registry_failures", "Requests that the registry did not answer, or denied");
+        let about = ("registry_failures", "Requests that failed: the registry did not answer or rejected them");
         Series::each(out, about, "kind", kinds.map(|(kind, count)| (kind, counter(&count.failed))))?;
         gauge(self.beside.registry_up.into()).encode(out.encode_descriptor(
             "registry_up",
@@ -342,7 +353,7 @@ impl Collector for Series {
             ("trace", size(self.beside.trace_queue)),
             ("handlers", size(self.beside.handlers)),
         ];
-        Series::each(out, ("queue_length", "Queued entries by queue"), "queue", queues)?;
+        Series::each(out, ("queue_length", "Number of entries in each internal queue"), "queue", queues)?;
         let help = "Trace events dropped because the queue was full";
         counter(&AtomicU64::new(self.beside.trace_dropped)).encode(out.encode_descriptor(
             "trace_dropped",

@@ -58,7 +58,7 @@ pub async fn dump_from(host: &str, port: u16, job: &str) -> Result<String, Opera
     let answer = answer.ok_or_else(|| told(format!("no answer within {ANSWER_WAIT:?}")))?;
     let answer = answer.map_err(|error| told(error.to_string()))?;
     if answer.len() as u64 > DUMP_ANSWER_MAX {
-        return Err(told(format!("more than {DUMP_ANSWER_MAX} bytes")));
+        return Err(told(format!("the answer has more than {DUMP_ANSWER_MAX} bytes")));
     }
     let text = String::from_utf8_lossy(&answer).into_owned();
     match text.trim().is_empty() {

@@ -26,7 +26,7 @@ impl Operations {
         let stored = self.config(job).await?;
         let document = JobDocument::parse(stored.text.as_bytes()).ok();
         let source = document.and_then(|document| document.tracing().map(|element| DataSource::of(&element)));
-        let reason = || "its configuration names no database of an event trace; name it with --database, or with --file for the `tracing` of an agent's file";
+        let reason = || "the stored configuration names no event trace database; name the database with --database URL, or with --file FILE, an agent file that has `tracing`";
         let source = source.ok_or_else(|| OperationError::History { reason: format!("job `{job}`: {}", reason()) })?;
         history(&source, job, query).await
     }

@@ -167,7 +167,10 @@ fn disabled_in_config(picture: &Picture, disabled: bool) -> Option<Op> {
     let mut document = match JobDocument::parse(&node.data) {
         Ok(document) => document,
         Err(error) => {
-            tracing::warn!(job, "invalid stored configuration; changing only the servers: {error}");
+            tracing::warn!(
+                job,
+                "invalid stored configuration: {error}; changing only the server nodes, so servers that join later are not affected"
+            );
             return None;
         }
     };

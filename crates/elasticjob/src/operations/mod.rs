@@ -139,7 +139,9 @@ pub enum OperationError {
         near: Option<String>,
     },
     /// Another process changed the same nodes at the same time.
-    #[error("job `{job}` was changed concurrently; review it and retry")]
+    #[error(
+        "job `{job}` was changed by somebody else at the same time, and nothing was written; review the job and retry"
+    )]
     Conflict {
         /// The name of the job.
         job: String,
@@ -153,14 +155,14 @@ pub enum OperationError {
         job: String,
     },
     /// No instance of the job could run it.
-    #[error("job `{job}` has no running instance")]
+    #[error("job `{job}` has no running instance; start an agent whose file contains it")]
     NoInstance {
         /// The name of the job.
         job: String,
     },
     /// The job, or each of its items, is disabled.
     #[error(
-        "job `{job}` is disabled, or all of its servers or items are; `elasticjob job explain {job}` shows which, and what enables it"
+        "job `{job}`, all of its servers, or all of its items are disabled; `elasticjob job explain {job}` shows which of them, and how to enable them"
     )]
     Disabled {
         /// The name of the job.

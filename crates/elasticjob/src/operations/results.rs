@@ -93,7 +93,7 @@ impl fmt::Display for Pending {
             Pending::NotBegun => f.write_str("not started by any instance"),
             Pending::Running(instance) => write!(f, "running on {instance}"),
             Pending::Unregistered(instance) => {
-                write!(f, "started by {instance}, which has left; not taken over yet")
+                write!(f, "started by {instance}, which has left, and not taken over yet")
             }
         }
     }
@@ -157,7 +157,10 @@ impl Operations {
             }
             if until.is_some_and(|until| clock::instant() >= until) {
                 for (item, state) in pending {
-                    results.insert(item, format!("unknown: timed out while {state}"));
+                    results.insert(
+                        item,
+                        format!("unknown: the wait ended before the result arrived; the item is {state}"),
+                    );
                     awaited.remove(&item);
                 }
             } else if !pending.is_empty() {
@@ -233,14 +236,16 @@ impl Awaited {
             }
         }
         if node(2).is_none() {
-            return Ok("unknown: the job, or the item, was removed".to_owned());
+            return Ok("unknown: the job or the item was removed before the result arrived".to_owned());
         }
         let since = *self.gone_since.get_or_insert_with(clock::instant);
         let runner = self.runner.clone().unwrap_or_else(|| "its instance".to_owned());
         if since.elapsed() < RESULT_WAIT {
             return Err(Pending::Running(runner));
         }
-        Ok(format!("unknown: {runner} ended without a result; see the log of its agent, or the event trace"))
+        Ok(format!(
+            "unknown: the run on {runner} ended without a result; see the log of that instance, or the event trace"
+        ))
     }
 }
 

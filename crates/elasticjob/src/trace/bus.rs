@@ -149,7 +149,9 @@ impl Writer {
                         let waiting = self.receiver.len() + events.len();
                         let dropped = self.load.dropped.load(Ordering::Relaxed) - self.told;
                         tracing::error!(
-                            "cannot write the event trace to {}: {error}; retrying; {waiting} events are waiting, {dropped} were dropped; jobs keep running",
+                            waiting,
+                            dropped,
+                            "cannot write the event trace to {}: {error}; retrying; jobs keep running",
                             self.sink.describe()
                         );
                         silent = Duration::ZERO;
@@ -159,7 +161,11 @@ impl Writer {
             }
             if self.receiver.is_closed() {
                 let lost = events.len() + self.receiver.len();
-                tracing::error!("dropped the last {lost} events of the event trace at shutdown");
+                tracing::error!(
+                    events = lost,
+                    "lost the last events of the event trace: {} was unreachable until the shutdown",
+                    self.sink.describe()
+                );
                 return;
             }
             clock::sleep(pause).await;
@@ -167,7 +173,7 @@ impl Writer {
             pause = (pause * 2).min(RETRY_MAX);
         }
         if away {
-            tracing::info!("writing the event trace to {} again", self.sink.describe());
+            tracing::info!("the event trace is written to {} again", self.sink.describe());
         }
     }
 
@@ -176,7 +182,8 @@ impl Writer {
         let dropped = all - std::mem::replace(&mut self.told, all);
         if dropped > 0 {
             tracing::error!(
-                "event trace in {}: {dropped} events were dropped because the queue was full",
+                events = dropped,
+                "dropped events of the event trace to {}, because the queue was full",
                 self.sink.describe()
             );
         }

@@ -98,7 +98,10 @@ impl Tracer {
                 let bus = self.open(&element.kind, &key.1, Retention::Default);
                 if let Err(reason) = &bus {
                     let job = config.name.as_str();
-                    tracing::warn!(job, "ignoring the tracing element of the stored configuration: {reason}");
+                    tracing::warn!(
+                        job,
+                        "ignoring the event trace database that the stored configuration names (key `jobExtraConfigurations`): {reason}"
+                    );
                 }
                 inner.elements.insert(key.clone(), bus.ok());
             }

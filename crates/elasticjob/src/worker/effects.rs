@@ -250,6 +250,13 @@ fn log(job: &str, event: &JobEvent) {
                     zone = fields.zone,
                     old = fields.old,
                     new = fields.new,
+                    session = shown(&fields.session),
+                    step = fields.step,
+                    attempts = fields.attempts,
+                    strategy = fields.strategy,
+                    difference_ms = fields.difference_ms,
+                    limit_ms = fields.limit_ms,
+                    keys = fields.keys,
                     "{}",
                     event.message()
                 );

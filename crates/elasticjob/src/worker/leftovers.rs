@@ -57,7 +57,9 @@ impl Task {
             match &swept {
                 Ok(true) => {}
                 Ok(false) => tracing::warn!(job = name, "cannot delete all nodes of the stopped job yet; retrying"),
-                Err(error) => tracing::warn!(job = name, "cannot delete the nodes of the stopped job: {error}"),
+                Err(error) => {
+                    tracing::warn!(job = name, "cannot delete the nodes of the stopped job: {error}; retrying")
+                }
             }
             let done = swept == Ok(true);
             if !done {

@@ -65,13 +65,11 @@ impl Task {
         slot.refused_at = Some(clock::instant());
         match self.refusals.note(&slot.name, error, clock::instant()) {
             None => {}
-            Some(0) => tracing::warn!(job = slot.name, "the registry rejects a request of the job: {error}; retrying"),
-            Some(others) => {
-                tracing::warn!(
-                    job = slot.name,
-                    "the registry rejects requests of this and {others} other jobs: {error}; retrying"
-                );
-            }
+            Some(others) => tracing::warn!(
+                job = slot.name,
+                other_jobs = (others > 0).then_some(others),
+                "the registry rejects a request of the job: {error}; retrying"
+            ),
         }
     }
 

@@ -58,21 +58,23 @@ impl Look<'_> {
             }
             let (span, word) = if slow { (behind, "behind") } else { (ahead, "ahead of") };
             let since = self.ago(newest.registry);
-            let told = format!("{instance} was {} {word} the registry's clock at {since}", Span(span));
+            let told = format!("the clock of {instance} was {} {word} the registry's clock at {since}", Span(span));
             let known = self.facts.now.since(newest.registry) <= WORD_AGE_MAX;
             if known { off.push(told) } else { old.push(told) }
         }
         if !off.is_empty() {
-            return self.push(CheckName::Clocks, Verdict::Cause, off.join("; "));
+            let evidence = format!("{}; synchronize the clocks (NTP)", off.join("; "));
+            return self.push(CheckName::Clocks, Verdict::Cause, evidence);
         }
         if !old.is_empty() {
             return self.push(CheckName::Clocks, Verdict::Note, old.join("; "));
         }
         if fine.is_empty() {
-            let evidence = "no instance has reported its time yet; Java instances never do";
+            let evidence = "no instance has written its time into the registry yet; Java instances never do";
             return self.push(CheckName::Clocks, Verdict::Fine, evidence);
         }
-        let evidence = format!("{} within {} of the registry's", joined(fine.iter()), Span(limit));
+        let evidence =
+            format!("the clocks of {} are within {} of the registry's clock", joined(fine.iter()), Span(limit));
         self.push(CheckName::Clocks, Verdict::Fine, evidence);
     }
 }

@@ -132,7 +132,10 @@ fn unknown_keys_and_java_elements_survive_a_rewrite() {
 #[test]
 fn a_wrong_value_is_told_with_its_line() {
     let error = JobDocument::parse(b"jobName: a\nshardingTotalCount: many\n").expect_err("refused");
-    assert_eq!(error.to_string(), "line 2, key `shardingTotalCount`: `many` is not a whole number of 32 bits");
+    assert_eq!(
+        error.to_string(),
+        "line 2, key `shardingTotalCount`: `many` is not a whole number from -2147483648 to 2147483647"
+    );
     assert!(JobDocument::parse(b"a: [").is_err());
     assert!(matches!(JobDocument::parse(&vec![b'a'; 1 << 20]), Err(DocumentError::TooLarge { .. })));
     assert_eq!(JobDocument::parse(b"- a\n"), Err(DocumentError::NotAMapping));

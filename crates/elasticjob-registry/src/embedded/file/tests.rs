@@ -205,7 +205,7 @@ async fn a_full_disk_is_logged_again_after_sixty_attempts_and_its_end_once() {
     let opened = disk.opened.load(Ordering::SeqCst);
     assert_eq!(registry.commit(session_id, &[Op::create("/a", "")]).await, Outcome::Unknown);
     while lines.with("cannot write the embedded registry logged-disk") < 3 {
-        tokio::time::sleep(PAUSE).await;
+        clock::sleep(PAUSE).await;
     }
     let attempts = disk.opened.load(Ordering::SeqCst) - opened;
     assert!(attempts >= 2 * u64::from(REPORT_EVERY), "three lines after {attempts} attempts");

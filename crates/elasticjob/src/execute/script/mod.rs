@@ -53,7 +53,7 @@ impl Settings {
             None => false,
             Some("java") => true,
             Some(_) => {
-                props.fault(QUOTING, "expected `java`, or no such property".into());
+                props.fault(QUOTING, "expected `java`; remove the property to use the default quoting".into());
                 false
             }
         };
@@ -98,8 +98,9 @@ impl JobType for Script {
             } else {
                 ("shardingItemParameters", longest)
             };
-            let expected =
-                format!("a program takes an argument of {ARGUMENT_MAX} bytes at most; put large values into a file");
+            let expected = format!(
+                "jobParameter and the item's parameter are passed to the script in one argument, which can have at most {ARGUMENT_MAX} bytes; put large values into a file"
+            );
             faults.push(ConfigError::new(key, value.chars().take(60).collect::<String>(), expected));
         }
         faults

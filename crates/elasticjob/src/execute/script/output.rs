@@ -185,9 +185,8 @@ impl Drop for Shown {
                 job = &*self.output.job,
                 item = self.output.item,
                 stream,
-                "{skipped} line{} of output {} omitted",
-                if skipped == 1 { "" } else { "s" },
-                if skipped == 1 { "was" } else { "were" }
+                omitted = skipped,
+                "omitted lines of output; `elasticjob.script.output.lines` sets the limit"
             );
         }
         for text in std::mem::take(&mut self.held) {

@@ -156,7 +156,7 @@ fn judge(status: ExitStatus) -> JobResult {
     match status.code() {
         Some(0) => Ok(()),
         Some(code) => Err(format!("the script ended with exit code {code}").into()),
-        None => Err(format!("the script was ended by a signal: {status}").into()),
+        None => Err(format!("the script was ended by a signal that ElasticJob did not send: {status}").into()),
     }
 }
 

@@ -61,10 +61,10 @@ impl Address {
         // JDBC allows lists of hosts and other forms that no URL has.
         let url = Url::parse(&format!("{scheme}:{rest}")).map_err(|e| format!("{e}: {EXPECTED}"))?;
         let (Some(host), name) = (url.host_str(), url.path().trim_start_matches('/')) else {
-            return Err(format!("it names no host: {EXPECTED}"));
+            return Err(format!("the address names no host: {EXPECTED}"));
         };
         if name.is_empty() {
-            return Err(format!("it names no database: {EXPECTED}"));
+            return Err(format!("the address names no database: {EXPECTED}"));
         }
         let query: Vec<(String, String)> = url.query_pairs().into_owned().collect();
         let asked = |key: &str| query.iter().find(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| v.clone());
@@ -150,7 +150,7 @@ fn zone(name: &str) -> Option<TimeZone> {
 fn sqlite(path: &str) -> Result<Address, String> {
     let file = path.split('?').next().unwrap_or_default();
     if file.is_empty() || file.contains(":memory:") {
-        return Err(format!("it names no file: {EXPECTED}"));
+        return Err(format!("the address names no file: {EXPECTED}"));
     }
     // Other processes may read the file meanwhile.
     let options = SqliteConnectOptions::new()
@@ -285,8 +285,8 @@ mod tests {
         for (url, told) in [
             ("", "expected sqlite://PATH"),
             ("jdbc:h2:mem:t", "unsupported database `h2`: expected sqlite://PATH"),
-            ("postgres://db", "it names no database"),
-            ("sqlite::memory:", "it names no file"),
+            ("postgres://db", "the address names no database"),
+            ("sqlite::memory:", "the address names no file"),
             ("mysql://db:99999/a", "expected sqlite://PATH"),
             ("jdbc:mysql://db/a?sslMode=maybe", "maybe"),
             ("jdbc:mysql://db/a?serverTimezone=Mars", "time zone `Mars` is not known"),

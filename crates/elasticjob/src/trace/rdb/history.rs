@@ -85,7 +85,9 @@ pub(crate) async fn history(source: &DataSource, job: &str, query: &HistoryQuery
     };
     let rows = clock::within(QUERY_MAX, read(&mut connection, job, query, &address.zone)).await;
     let rows = rows.ok_or_else(|| late("no answer", QUERY_MAX))?.map_err(|trouble| told(trouble.to_string()))?;
-    let rows = rows.ok_or_else(|| told(format!("there is no table {}: nothing was traced there", TABLE.name())))?;
+    let rows = rows.ok_or_else(|| {
+        told(format!("there is no table {}, so no run was ever recorded in this database", TABLE.name()))
+    })?;
     let entries = rows.into_iter().map(|row| entry(row, &address.zone)).collect();
     Ok(History { from: address.to_string(), entries })
 }

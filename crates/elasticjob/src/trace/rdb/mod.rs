@@ -177,7 +177,10 @@ async fn create(connection: &mut Connection, table: Table) -> Result<(), TraceEr
             if columns.is_empty() {
                 return Err(away(format!("table {} cannot be created: {error}", table.name())));
             }
-            tracing::debug!("creating {}: {error}", table.name());
+            tracing::debug!(
+                "cannot create {} or its indexes, but the table exists now; continuing: {error}",
+                table.name()
+            );
         }
     }
     Ok(())

@@ -35,5 +35,5 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 async fn it_runs() {
     let lines = run().await.expect("runs");
     assert_eq!(lines[..2], ["item 0: ok", "item 1: failed"]);
-    assert!(lines[2].starts_with("job: `disabled: true` in its configuration"), "{lines:?}");
+    assert!(lines[2].starts_with("job: `disabled: true` in the stored configuration"), "{lines:?}");
 }

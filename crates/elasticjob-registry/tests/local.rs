@@ -154,7 +154,7 @@ async fn an_empty_file_is_not_taken_for_a_registry() {
     std::fs::write(&path, "").expect("writes");
     for error in [embedded::open(&path).map(drop), embedded::check(&path).await.map(drop)] {
         let error = error.expect_err("refused").to_string();
-        assert!(error.contains("it is empty, so it is not a registry file; delete it"), "{error}");
+        assert!(error.contains("the file is empty, so it is not a registry file; delete it"), "{error}");
     }
     assert_eq!(std::fs::metadata(&path).expect("a file").len(), 0);
 }

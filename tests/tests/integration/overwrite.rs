@@ -124,7 +124,7 @@ fn an_edited_file_says_what_does_not_count_and_how_to_make_it_count() {
     case.file("file.yaml", "0/20", "      jobParameter: new\n");
     process.signal("HUP");
     let differs = "the local configuration differs from the stored one, which stays in force: \
-                   `cron` is `0/20 * * * * ?` here and `0/10 * * * * ?` in the registry; `jobParameter` is `new` here and `` in \
+                   `cron` is `0/20 * * * * ?` locally and `0/10 * * * * ?` in the registry; `jobParameter` is `new` locally and `` in \
                    the registry; to store the local one, run `elasticjob job apply FILE`, or start with `overwrite: changed` or \
                    `overwrite: true`";
     eventually("the difference is logged", PATIENCE, || process.log().contains(differs).then_some(()));
@@ -140,7 +140,7 @@ fn an_edited_file_says_what_does_not_count_and_how_to_make_it_count() {
     // Another agent with another file for the same job: both say so.
     let other = case.agent(&case.file("other.yaml", "0/30", ""), "other");
     eventually("the other one too", PATIENCE, || {
-        other.log().contains("`cron` is `0/30 * * * * ?` here and `0/10 * * * * ?` in the registry").then_some(())
+        other.log().contains("`cron` is `0/30 * * * * ?` locally and `0/10 * * * * ?` in the registry").then_some(())
     });
     // What is applied counts for both, and the first agreement is logged.
     let path = file.to_str().expect("UTF-8");
@@ -149,7 +149,7 @@ fn an_edited_file_says_what_does_not_count_and_how_to_make_it_count() {
         process.log().contains("the local configuration matches the stored one again").then_some(())
     });
     eventually("the other one says what counts now", PATIENCE, || {
-        other.log().contains("`cron` is `0/30 * * * * ?` here and `0/20 * * * * ?` in the registry").then_some(())
+        other.log().contains("`cron` is `0/30 * * * * ?` locally and `0/20 * * * * ?` in the registry").then_some(())
     });
     stop(other);
     stop(process);
@@ -170,7 +170,7 @@ fn with_changed_the_file_wins_for_what_changed_in_it_and_the_registry_for_the_re
     case.has_config("jobParameter: two");
     let log = process.log();
     assert!(log.contains("changed the stored configuration: `jobParameter` from `one` to `two`"), "{log}");
-    assert!(log.contains("`cron` is `0/10 * * * * ?` here and `0/20 * * * * ?` in the registry"), "{log}");
+    assert!(log.contains("`cron` is `0/10 * * * * ?` locally and `0/20 * * * * ?` in the registry"), "{log}");
     // At SIGHUP too.
     file("0/30", "      jobParameter: two\n");
     process.signal("HUP");

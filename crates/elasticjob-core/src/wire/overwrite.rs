@@ -89,7 +89,7 @@ impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "`{}` is `{}` in this process's configuration and `{}` in the registry",
+            "`{}` is `{}` locally and `{}` in the registry",
             self.key, self.here, self.stored
         )
     }
@@ -230,10 +230,10 @@ mod tests {
         assert_eq!(
             found,
             [
-                "`cron` is `1 * * * * ?` here and `2 * * * * ?` in the registry",
-                "`props.a` is `1` here and `` in the registry",
-                "`props.b` is `` here and `2` in the registry",
-                "`props.email.password` is `***` here and `***` in the registry",
+                "`cron` is `1 * * * * ?` locally and `2 * * * * ?` in the registry",
+                "`props.a` is `1` locally and `` in the registry",
+                "`props.b` is `` locally and `2` in the registry",
+                "`props.email.password` is `***` locally and `***` in the registry",
             ]
         );
         assert_eq!(

@@ -10,12 +10,12 @@ use elasticjob::registry::Connection;
 use elasticjob_core::config::{ItemParameters, JobConfig};
 use elasticjob_core::cron::{Cron, parse_zone};
 use elasticjob_core::path::JobPath;
-use elasticjob_core::picture::{
-    Detail, Facts, JobBrief, Known, Picture, explain, job_brief, server_briefs, shard_infos,
+use elasticjob_core::query::{Answer, Query};
+use elasticjob_core::report::{
+    Detail, Facts, JobBrief, JobReport, Known, explain, job_brief, server_briefs, shard_infos,
 };
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Op, Tree};
-use elasticjob_core::view::{Answer, Query};
 use elasticjob_core::wire::{Claim, JobDocument, Ledger, parse_instance, yaml};
 use elasticjob_registry::{Link, Registry, memory};
 use elasticjob_sim::{Chance, Fault, Options, World};
@@ -170,17 +170,17 @@ fn nodes(chance: &mut Chance, bytes: &[u8]) {
     let session = tree.open_session();
     let path = JobPath::new("job");
     plant(chance, &mut tree, session, &path);
-    let picture = picture(&tree, &path);
-    let _ = (job_brief(&picture), JobBrief::on_server(&picture, "10.0.0.1"), shard_infos(&picture));
-    let _ = server_briefs([&picture]);
-    let config = picture.view.config.as_ref().map(|node| JobDocument::parse(&node.data));
+    let report = report(&tree, &path);
+    let _ = (job_brief(&report), JobBrief::on_server(&report, "10.0.0.1"), shard_infos(&report));
+    let _ = server_briefs([&report]);
+    let config = report.state.config.as_ref().map(|node| JobDocument::parse(&node.data));
     let config = match config {
         Some(Ok(document)) => JobConfig::check(&document, &zones).map_err(|faults| format!("{faults:?}")),
         Some(Err(error)) => Err(error.to_string()),
         None => Err("none".into()),
     };
     let now = Timestamp(i64::try_from(chance.below(4_102_444_800_000)).unwrap_or_default());
-    let explained = explain(&picture, &Facts { now, config, registry: "here".into() });
+    let explained = explain(&report, &Facts { now, config, registry: "here".into() });
     assert_eq!(explained.checks.len(), 15);
 }
 
@@ -221,13 +221,13 @@ fn places(chance: &mut Chance, path: &JobPath) -> Vec<String> {
     places
 }
 
-fn picture(tree: &Tree, path: &JobPath) -> Picture {
+fn report(tree: &Tree, path: &JobPath) -> JobReport {
     let mut known = Known::new();
     loop {
-        let queries = Picture::queries(path, Detail::Full, &known);
+        let queries = JobReport::queries(path, Detail::Full, &known);
         let open: Vec<Query> = queries.into_iter().filter(|query| !known.contains_key(query)).collect();
         if open.is_empty() {
-            return Picture::build(path, &known);
+            return JobReport::build(path, &known);
         }
         for query in open {
             let answer = match &query {
@@ -320,7 +320,7 @@ fn cluster(seed: u64, chance: &mut Chance) {
     }
     world.run_until(Duration::from_secs(90));
     let _ = explain(
-        &picture(world.tree(), &path),
+        &report(world.tree(), &path),
         &Facts { now: World::moment(world.elapsed()), config: Err("none".into()), registry: "here".into() },
     );
 }

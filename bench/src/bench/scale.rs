@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use elasticjob::registry::Registry;
-use elasticjob_core::view::Query;
+use elasticjob_core::query::Query;
 use serde::Serialize;
 
 use crate::server::{Sync, ZooKeeper};

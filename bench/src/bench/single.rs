@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use elasticjob::registry::{Link, Registry};
-use elasticjob_core::view::Query;
+use elasticjob_core::query::Query;
 use serde::Serialize;
 
 use crate::server::{Sync, ZooKeeper};

@@ -42,7 +42,7 @@ pub struct JobConfig {
     pub misfire: bool,
     /// The largest difference to the registry's clock; `None` (-1) by default: not checked.
     pub max_time_diff: Option<Duration>,
-    /// How often the picture of the registry is read anew; 10 minutes by default, `None` for 0: never.
+    /// How often the state of the registry is read anew; 10 minutes by default, `None` for 0: never.
     pub reconcile_interval: Option<Duration>,
     /// The sharding strategy's name; `AVG_ALLOCATION` by default.
     pub sharding_strategy: String,
@@ -424,7 +424,10 @@ mod tests {
             ]
         );
         let of_props = faults(&|d| drop(d.props.insert("script.command.line".into(), "echo \u{1b}[0m".into())));
-        assert!(of_props[0].contains("of `script.command.line` contains the control character \\u{1b}"), "{of_props:?}");
+        assert!(
+            of_props[0].contains("of `script.command.line` contains the control character \\u{1b}"),
+            "{of_props:?}"
+        );
         for fine in ["tab\t", "line\nline", "\u{85}", "😀 Zürich"] {
             assert!(faults(&|d| d.description = Some(fine.to_owned())).is_empty(), "{fine:?}");
         }

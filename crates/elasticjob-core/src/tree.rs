@@ -468,10 +468,10 @@ mod tests {
         let session = tree.open_session();
         tree.commit(session, &[Op::create("/a", "x"), Op::create("/a/b", "")], NOW).expect("creates");
         tree.create_sequential(session, "/a/latch-", NOW).expect("creates");
-        let picture = |tree: &Tree| -> Vec<_> {
+        let report = |tree: &Tree| -> Vec<_> {
             tree.iter().map(|(path, node)| (path.to_owned(), node.clone(), tree.children(path))).collect()
         };
-        let (before, zxid) = (picture(&tree), tree.zxid());
+        let (before, zxid) = (report(&tree), tree.zxid());
         let ops = [
             Op::set("/a", "y"),
             Op::set("/a", "z"),
@@ -485,7 +485,7 @@ mod tests {
         ];
         let refusal = tree.commit(session, &ops, NOW).expect_err("the last check fails");
         assert_eq!(refusal, Refusal { op: 8, reason: Reason::Version });
-        assert_eq!((picture(&tree), tree.zxid()), (before, zxid));
+        assert_eq!((report(&tree), tree.zxid()), (before, zxid));
         let (next, _) = tree.create_sequential(session, "/a/latch-", NOW).expect("creates");
         assert_eq!(next, "/a/latch-0000000002", "the numbers go on behind the two children that were made");
     }

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::tree::{Event, EventKind, Op, Reason, Refusal};
-use elasticjob_core::view::{Answer, Query};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 

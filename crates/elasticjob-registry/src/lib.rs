@@ -21,8 +21,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::tree::{Event, Op, Refusal};
-use elasticjob_core::view::{Answer, Query};
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use elasticjob_core::path;
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Event, EventKind, Node, Op, Reason, Tree};
-use elasticjob_core::view::{Answer, Query};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;

@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use elasticjob_core::query::Query;
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::Query;
 use elasticjob_registry::memory::Memory;
 use elasticjob_registry::{Error, Link, Outcome, Registry, conformance, embedded};
 
@@ -14,7 +14,7 @@ async fn memory_keeps_the_contract() {
     conformance::run(&|| Box::new(memory.connect())).await;
 }
 
-/// Connections to one file in one test: the holder's, and visitors through the socket.
+/// Connections to one file in one test: the holder's, and clients through the socket.
 #[derive(Debug)]
 struct Shared(std::sync::Arc<dyn Registry>);
 
@@ -31,7 +31,7 @@ macro_rules! forward {
 }
 
 forward! {
-    read(queries: Vec<Query>) -> futures_util::future::BoxFuture<'_, Result<Vec<elasticjob_core::view::Answer>, Error>>;
+    read(queries: Vec<Query>) -> futures_util::future::BoxFuture<'_, Result<Vec<elasticjob_core::query::Answer>, Error>>;
     create_sequential(session: u64, parents: Vec<String>, prefix: String) -> futures_util::future::BoxFuture<'_, Result<String, Error>>;
     watch(target: elasticjob_registry::Target, sink: elasticjob_registry::Sink) -> futures_util::future::BoxFuture<'_, Result<elasticjob_registry::Watch, Error>>;
     link() -> tokio::sync::watch::Receiver<elasticjob_registry::Link>;
@@ -47,13 +47,13 @@ async fn a_file_keeps_the_contract_for_its_holder_and_its_visitors() {
     let connect = || -> Box<dyn Registry> {
         let path = path.clone();
         let visit = async move { embedded::attach(&path).await.expect("attaches") };
-        let visitor = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(visit));
-        Box::new(Shared(visitor))
+        let client = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(visit));
+        Box::new(Shared(client))
     };
     conformance::run(&connect).await;
     let session = conformance::session(&holder).await;
     let answers = holder.read(vec![Query::Node("/tx".into())]).await.expect("reads");
-    assert_eq!(answers[0].node().map(|n| n.text()).as_deref(), Some("b"), "the holder sees what visitors wrote");
+    assert_eq!(answers[0].node().map(|n| n.text()).as_deref(), Some("b"), "the holder sees what clients wrote");
     assert!(matches!(holder.commit(session, &[Op::set("/tx", "c")]).await, Outcome::Committed { .. }));
 }
 
@@ -96,12 +96,12 @@ async fn a_closed_registry_gives_its_file_free_and_cuts_off_its_visitors() {
     let path = folder.path().join("registry.db");
     for round in 0..50 {
         let registry = embedded::open(&path).unwrap_or_else(|e| panic!("round {round}: {e}"));
-        let visitor = embedded::attach(&path).await.expect("attaches");
+        let client = embedded::attach(&path).await.expect("attaches");
         let session = conformance::session(&registry).await;
         registry.commit(session, &[Op::Ensure("/a".into())]).await;
         registry.close().await;
         assert!(!embedded::socket_path(&path).exists(), "the socket goes with its holder");
-        let mut link = visitor.link();
+        let mut link = client.link();
         link.wait_for(|link| matches!(link, Link::Down { .. })).await.expect("a link");
         assert!(matches!(registry.commit(session, &[Op::Ensure("/b".into())]).await, Outcome::Failed(_)));
     }

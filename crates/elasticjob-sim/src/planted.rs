@@ -7,8 +7,8 @@ use std::fmt;
 
 use elasticjob_core::machine::{Effect, EndedItem, Input, ItemEnd, JobEvent, JobMachine, StepResult};
 use elasticjob_core::path::{JobPath, Place};
+use elasticjob_core::query::Answer;
 use elasticjob_core::tree::{Mode, Op};
-use elasticjob_core::view::Answer;
 
 use crate::Schedule;
 use crate::oracle::Violation;
@@ -235,7 +235,7 @@ fn item_node<'a>(path: &JobPath, at: &'a str) -> Option<(u32, &'a str)> {
 pub(crate) fn spoil_input(defect: Option<Defect>, machine: &JobMachine, input: Input) -> Option<Input> {
     let Some(defect) = defect else { return Some(input) };
     let path = machine.path();
-    let own = |id: &str| machine.view().is_some_and(|v| v.leader_id().as_deref() == Some(id));
+    let own = |id: &str| machine.state().is_some_and(|v| v.leader_id().as_deref() == Some(id));
     Some(match input {
         Input::Changed(changes) => {
             let kept = changes.into_iter().filter(|(at, node)| match (defect, path.place(at)) {
@@ -262,9 +262,9 @@ pub(crate) fn spoil_input(defect: Option<Defect>, machine: &JobMachine, input: I
             let succeeded = |ended: EndedItem| EndedItem { end: ItemEnd::Succeeded, ..ended };
             Input::ItemsEnded(ended.into_iter().map(succeeded).collect())
         }
-        Input::SessionBack { session, timeout, view } if defect == Defect::OldSessionKept => {
-            let first = view.instances.values().map(|n| n.owner).min();
-            Input::SessionBack { session: first.unwrap_or(session).min(session), timeout, view }
+        Input::SessionBack { session, timeout, state } if defect == Defect::OldSessionKept => {
+            let first = state.instances.values().map(|n| n.owner).min();
+            Input::SessionBack { session: first.unwrap_or(session).min(session), timeout, state }
         }
         other => other,
     })
@@ -285,7 +285,7 @@ pub(crate) fn spoil_effects(defect: Defect, machine: &JobMachine, effects: Vec<E
         match effect {
             Effect::Commit(id, mut ops) if defect == Defect::TriggerLost => {
                 if purpose(path, &ops) == Purpose::Release {
-                    let waiting = machine.view().and_then(|view| view.item_triggers.first());
+                    let waiting = machine.state().and_then(|state| state.item_triggers.first());
                     ops.extend(waiting.map(|(_, name)| Op::delete(path.trigger(name))));
                 }
                 spoiled.push(Effect::Commit(id, ops));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use elasticjob_core::machine::{Identity, MachineContext};
 use elasticjob_core::path::JobPath;
-use elasticjob_core::view::{Answer, Query};
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_registry::{Error as RegistryError, Link, Registry, RegistryUrl};
 use tokio::sync::{OnceCell, oneshot, watch};
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob_core::view::JobView;
+use elasticjob_core::job_state;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
@@ -89,8 +89,8 @@ async fn answer(stream: TcpStream, connection: &Connection) -> Result<(), Unansw
     let mut stream = BufReader::new(stream);
     let line = clock::within(REQUEST_MAX, request(&mut stream)).await.transpose()?;
     let Some(job) = line.as_deref().and_then(requested) else { return Ok(()) };
-    let view = decided_by(connection, job).await;
-    let text = dump_text(&**connection.registry(), job, view.as_deref()).await?;
+    let state = decided_by(connection, job).await;
+    let text = dump_text(&**connection.registry(), job, state.as_deref()).await?;
     let stream = stream.get_mut();
     stream.write_all(text.as_bytes()).await?;
     stream.shutdown().await?;
@@ -132,11 +132,11 @@ fn requested(line: &str) -> Option<&str> {
 }
 
 /// What this process decides by, when it runs that job.
-async fn decided_by(connection: &Connection, job: &str) -> Option<Box<JobView>> {
-    let (answer, view) = oneshot::channel();
+async fn decided_by(connection: &Connection, job: &str) -> Option<Box<job_state::JobState>> {
+    let (answer, state) = oneshot::channel();
     let job = job.split('/').next()?.to_owned();
     connection.worker().tell(Message::Look { job, answer }).ok()?;
-    view.await.ok()?
+    state.await.ok()?
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::{Answer, Query};
 use elasticjob_registry::{Error, Link, Outcome, Registry, Sink, Target, Watch};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

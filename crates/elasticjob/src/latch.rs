@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use elasticjob_core::latch::{SILENCE_MAX, guarded_prefix, is_guarded, sort};
 use elasticjob_core::path::{self, JobPath};
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::tree::{EventKind, Op};
-use elasticjob_core::view::{Answer, Query};
 use elasticjob_registry::{Error, Outcome, Registry, Sink, Target};
 use tokio::sync::{Notify, oneshot};
 

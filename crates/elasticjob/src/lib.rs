@@ -32,7 +32,6 @@ mod identity;
 mod latch;
 mod listener;
 mod metrics;
-mod mirror;
 mod operations;
 mod plugins;
 mod printable;
@@ -42,6 +41,7 @@ mod signal;
 pub mod telemetry;
 pub mod testing;
 pub mod trace;
+mod watches;
 #[cfg(any(feature = "http", feature = "webhook"))]
 mod web;
 mod worker;
@@ -57,7 +57,7 @@ pub use dump_service::DumpService;
 pub use elasticjob_core::config::{ConfigError, JobConfig};
 pub use elasticjob_core::cron::{Cron, CronError};
 pub use elasticjob_core::machine::{JobEvent, Source, StopReason};
-pub use elasticjob_core::picture::{
+pub use elasticjob_core::report::{
     Check, CheckName, Explained, JobBrief, JobStatus, ServerBrief, ShardInfo, ShardStatus, Verdict,
 };
 pub use elasticjob_core::shard::{Assignment, ShardingStrategy};

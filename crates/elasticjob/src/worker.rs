@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use elasticjob_core::job_state;
 use elasticjob_core::machine::{
     EndedItem, Input, ItemEnd, JobEvent, JobMachine, MachineContext, RunId, Setup, StepId, StepResult, StopReason,
 };
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Event, EventKind, Node};
-use elasticjob_core::view::JobView;
 use elasticjob_registry::{Link, Registry};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -28,7 +28,7 @@ use crate::clock::{self, Clock};
 use crate::committer::Committer;
 use crate::execute::Executor;
 use crate::metrics::Metrics;
-use crate::mirror::{self, Watches};
+use crate::watches::{self, Watches};
 use leftovers::Leftover;
 use refusals::Refusals;
 use slot::Slot;
@@ -127,12 +127,12 @@ pub(crate) enum Message {
     Loaded {
         job: SlotId,
         epoch: u64,
-        loaded: Option<(Watches, Box<JobView>)>,
+        loaded: Option<(Watches, Box<job_state::JobState>)>,
     },
     Reloaded {
         job: SlotId,
         epoch: u64,
-        view: Option<Box<JobView>>,
+        state: Option<Box<job_state::JobState>>,
     },
     Event {
         job: SlotId,
@@ -194,7 +194,7 @@ pub(crate) enum Message {
     /// Somebody wants to see what a job decides by.
     Look {
         job: String,
-        answer: oneshot::Sender<Option<Box<JobView>>>,
+        answer: oneshot::Sender<Option<Box<job_state::JobState>>>,
     },
 }
 
@@ -382,11 +382,11 @@ impl Task {
             }
             Message::Link(link) => self.link_changed(link),
             Message::Loaded { job, epoch, loaded } => self.loaded(job, epoch, loaded),
-            Message::Reloaded { job, epoch, view } => {
+            Message::Reloaded { job, epoch, state } => {
                 let Some(slot) = self.slot(job).filter(|s| s.epoch == epoch) else { return };
                 slot.reloads -= 1;
-                if let Some(view) = view {
-                    self.input(job, Input::Reloaded(view));
+                if let Some(state) = state {
+                    self.input(job, Input::Reloaded(state));
                 }
                 self.read_touched(job);
             }
@@ -432,8 +432,8 @@ impl Task {
             Message::Swept { name, epoch, done } => self.swept(&name, epoch, done),
             Message::Look { job, answer } => {
                 let job = self.names.get(&job).copied();
-                let view = job.and_then(|job| self.slot(job)).and_then(|slot| slot.machine.view().cloned());
-                let _ = answer.send(view.map(Box::new));
+                let state = job.and_then(|job| self.slot(job)).and_then(|slot| slot.machine.state().cloned());
+                let _ = answer.send(state.map(Box::new));
             }
             Message::ClockChecked { job, epoch, difference } => {
                 if self.is_current(job, epoch) {
@@ -477,7 +477,7 @@ impl Task {
         }
     }
 
-    /// Sets the watches and reads the picture, when there is a link.
+    /// Sets the watches and reads the state, when there is a link.
     fn load(&mut self, job: SlotId) {
         let Link::Up { epoch, .. } = self.link else { return };
         let Some(worker) = self.own.upgrade() else { return };
@@ -497,9 +497,9 @@ impl Task {
         });
         slot.sink = Some(Arc::clone(&sink));
         tokio::spawn(async move {
-            let loaded = mirror::load(&*registry, &path, nodes, &sink).await;
+            let loaded = watches::load(&*registry, &path, nodes, &sink).await;
             let loaded = match loaded {
-                Ok((watches, view)) => Some((watches, Box::new(view))),
+                Ok((watches, state)) => Some((watches, Box::new(state))),
                 Err(error) => {
                     // The loss of the link is reported by the link.
                     if !error.is_retryable() {
@@ -513,22 +513,22 @@ impl Task {
         });
     }
 
-    fn loaded(&mut self, job: SlotId, epoch: u64, loaded: Option<(Watches, Box<JobView>)>) {
+    fn loaded(&mut self, job: SlotId, epoch: u64, loaded: Option<(Watches, Box<job_state::JobState>)>) {
         let Link::Up { session, timeout, epoch: current } = self.link else { return };
         if epoch != current || !self.is_current(job, epoch) {
             return;
         }
-        let Some((watches, view)) = loaded else { return self.load(job) };
+        let Some((watches, state)) = loaded else { return self.load(job) };
         if let Some(slot) = self.slot(job) {
             slot.watches = watches;
             slot.connected = true;
             slot.session = Some(session);
         }
-        self.input(job, Input::SessionBack { session, timeout, view });
+        self.input(job, Input::SessionBack { session, timeout, state });
         self.read_touched(job);
     }
 
-    /// Reads again what changed while a picture was read.
+    /// Reads again what changed while a state was read.
     fn read_touched(&mut self, job: SlotId) {
         let Some(slot) = self.slot(job).filter(|s| s.reloads == 0) else { return };
         for path in std::mem::take(&mut slot.touched) {
@@ -542,7 +542,7 @@ impl Task {
         let Some(slot) = self.slot(job).filter(|s| s.epoch == epoch) else { return };
         let path = event.path;
         if !slot.connected || slot.reloads > 0 {
-            slot.touched.insert(path.clone()); // the picture that is being read may be older: see `read_touched`
+            slot.touched.insert(path.clone()); // the state that is being read may be older: see `read_touched`
         }
         if !slot.connected {
             return;

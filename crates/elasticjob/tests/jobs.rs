@@ -11,7 +11,7 @@ use elasticjob::{
     BlockingJob, Context, Error, ErrorHandler, Failure, JobResult, OneOffJob, Plugins, ScheduleJob, StopReason,
     ThreadPool,
 };
-use elasticjob_core::view::Query;
+use elasticjob_core::query::Query;
 use elasticjob_registry::Registry;
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;

@@ -199,7 +199,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
     let written = runtime.block_on(async {
         let registry = Zookeeper::connect(Settings::new(&zookeeper.address(), "wrong")).expect("right settings");
         elasticjob_registry::conformance::session(&registry).await;
-        registry.read(vec![elasticjob_core::view::Query::Children("/".into())]).await.expect("reads")
+        registry.read(vec![elasticjob_core::query::Query::Children("/".into())]).await.expect("reads")
     });
     assert_eq!(written[0].children(), [""; 0], "nothing was written");
 }

@@ -36,7 +36,7 @@ async fn what_a_digest_guards_is_denied_to_others() {
     assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
     let stranger = Zookeeper::connect(settings(&server.address(), "guarded")).expect("right settings");
     conformance::session(&stranger).await;
-    let query = vec![elasticjob_core::view::Query::Node("/a".into())];
+    let query = vec![elasticjob_core::query::Query::Node("/a".into())];
     let error = stranger.read(query.clone()).await.expect_err("denied");
     assert!(error.to_string().starts_with("access to `/a` is denied: check the digest"), "{error}");
     let friend = Zookeeper::connect(guarded).expect("right settings");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use elasticjob_core::view::Query;
+use elasticjob_core::query::Query;
 use elasticjob_registry::zookeeper::{Settings, Zookeeper};
 use elasticjob_registry::{Registry, conformance};
 use elasticjob_tests::{Journal, Moment, Process, Run, Tap, ZooKeeper, agent, eventually, wall_clock_millis};

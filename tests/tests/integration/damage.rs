@@ -62,7 +62,7 @@ async fn a_damaged_job_rests_and_the_others_run_on() {
         });
     });
     let registry = connection.registry();
-    let good = registry.read(vec![elasticjob_core::view::Query::Node("/no-yaml/config".into())]).await.expect("reads")
+    let good = registry.read(vec![elasticjob_core::query::Query::Node("/no-yaml/config".into())]).await.expect("reads")
         [0]
     .node()
     .expect("is there")

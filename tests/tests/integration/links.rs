@@ -8,8 +8,8 @@ use std::time::Duration;
 use elasticjob::registry::zookeeper::{Settings, Zookeeper};
 use elasticjob::registry::{Connection, Link, Registry};
 use elasticjob::{BlockingJob, Context, JobHandle, JobResult, JobState, Operations, ScheduleJob};
+use elasticjob_core::query::Query;
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::Query;
 use elasticjob_registry::{Outcome, conformance};
 use elasticjob_tests::{Ensemble, Process, Proxy, ZooKeeper, agent, eventually, pause, wall_clock_millis};
 

@@ -152,8 +152,8 @@ fn listeners_of_ones_own_are_called_by_their_order_and_their_failures_are_handle
     assert_eq!(
         failures,
         [
-            "None listener `EARLY`, after the run: the listener panicked: it does not like it at all",
-            "None listener `EARLY`, before the run: it does not like it",
+            "None listener `EARLY` failed after the run: the listener panicked: it does not like it at all",
+            "None listener `EARLY` failed before the run: it does not like it",
         ]
     );
     runtime.shutdown_background();
@@ -214,10 +214,10 @@ fn a_listener_that_waits_in_vain_times_out_and_the_items_run() {
         (told.iter().any(|t| t.contains("completed")) && told.iter().any(|t| t.contains("started"))).then_some(told)
     });
     let started = "were started within 300 ms: only items [0, 2] of 3 items reported in time";
-    let start = "None listener `ONCE`, before the run: not all items due ";
+    let start = "None listener `ONCE` failed before the run: not all items due ";
     assert!(told.iter().any(|t| t.starts_with(start) && t.ends_with(started)), "{told:?}");
     eventually("the mark that was left is taken away", PATIENCE, || {
-        let query = elasticjob_core::view::Query::Node("/watched/guarantee/started/1".into());
+        let query = elasticjob_core::query::Query::Node("/watched/guarantee/started/1".into());
         let answers = runtime.block_on(connection.registry().read(vec![query])).expect("an answer");
         answers[0].node().is_none().then_some(())
     });
@@ -317,7 +317,10 @@ fn several_distribute_once_listeners_are_called_in_turn_and_one_that_panics_cost
         assert_eq!(firing, told.map(|call| format!("{call} {due}")));
     }
     let failures = failures.lock().expect("a lock").clone();
-    assert_eq!(failures, ["None listener `FIRST`, before the run: the listener panicked: the first time is too much"]);
+    assert_eq!(
+        failures,
+        ["None listener `FIRST` failed before the run: the listener panicked: the first time is too much"]
+    );
     runtime.shutdown_background();
 }
 
@@ -375,7 +378,7 @@ fn the_items_may_change_while_instances_gather() {
         runtime.block_on(async {
             let registry = Arc::clone(connections[0].registry());
             let path = "/watched/config".to_owned();
-            let query = elasticjob_core::view::Query::Node(path.clone());
+            let query = elasticjob_core::query::Query::Node(path.clone());
             let text = registry.read(vec![query]).await.expect("an answer")[0].node().expect("a node").text();
             let of = |line: &str| match line.split_once(": ") {
                 Some(("shardingTotalCount", _)) => format!("shardingTotalCount: {items}\n"),

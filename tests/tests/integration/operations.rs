@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use elasticjob_core::query::Query;
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::Query;
 use elasticjob_core::wire::instance_yaml;
 use elasticjob_registry::zookeeper::{Settings, Zookeeper};
 use elasticjob_registry::{Outcome, Registry, conformance};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use elasticjob::registry::Link;
 use elasticjob::{Plugins, ScheduleJob, TraceSettings};
+use elasticjob_core::query::Query;
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::Query;
 use elasticjob_registry::Outcome;
 use elasticjob_tests::{
     Database, Journal, Process, ZooKeeper, agent, eventually, free_port, java, logged, output, sqlite_rows,

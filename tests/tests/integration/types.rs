@@ -395,7 +395,7 @@ fn a_change_to_wrong_properties_is_refused_and_the_job_goes_on_as_it_was() {
             let registry = std::sync::Arc::clone(connection.registry());
             async move {
                 let path = "/watched/config".to_owned();
-                let query = elasticjob_core::view::Query::Node(path.clone());
+                let query = elasticjob_core::query::Query::Node(path.clone());
                 let text = registry.read(vec![query]).await.expect("an answer")[0].node().expect("a node").text();
                 let elasticjob::registry::Link::Up { session, .. } = *registry.link().borrow() else {
                     panic!("no link")

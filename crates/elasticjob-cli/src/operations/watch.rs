@@ -62,7 +62,7 @@ async fn watch(address: &str, shown: &mut Shown<'_>) -> Result<(), Failure> {
     loop {
         // Who watches a file must not hold it: an agent may want to start.
         let visit = match &file {
-            Some(file) => embedded::visit(file).await,
+            Some(file) => embedded::reach(file).await,
             None => Some(linked(attach(address).await?).await?),
         };
         if let Some(registry) = visit {

@@ -10,9 +10,9 @@ use super::types::Effects;
 use super::{JobEvent, JobMachine, StepResult};
 use crate::limits;
 use crate::path;
+use crate::query::{Answer, Query};
 use crate::time::Timestamp;
 use crate::tree::{Node, Op};
-use crate::view::{Answer, Query};
 use crate::wire::Ledger;
 
 /// A `failover` node whose taker is not there is deleted after this long; ephemeral ones go by themselves.

@@ -4,9 +4,9 @@
 use super::memory::{Life, Step};
 use super::types::Effects;
 use super::{JobEvent, JobMachine, StepResult};
+use crate::query::{Answer, Query};
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason};
-use crate::view::{Answer, Query};
 use crate::wire::{Difference, JobDocument, Overwrite};
 
 /// How the configuration of this start differs from the stored one.
@@ -58,7 +58,7 @@ impl JobMachine {
 
     /// Called when this instance has joined, and when the stored configuration may have changed since.
     pub(super) fn compare(&mut self, out: &mut Effects) {
-        let Some(node) = self.view.config.as_ref().filter(|_| self.has_joined) else { return };
+        let Some(node) = self.state.config.as_ref().filter(|_| self.has_joined) else { return };
         // What cannot be read is reported as that.
         let Ok(stored) = JobDocument::parse(&node.data) else { return };
         let found = self.setup.document.differences(&stored);

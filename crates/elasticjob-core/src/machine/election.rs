@@ -4,16 +4,17 @@
 use super::memory::{Lead, Life, Purpose, StandIn, Step};
 use super::types::Effects;
 use super::{Effect, JobEvent, JobMachine, StepResult};
+use crate::job_state::ServerState;
 use crate::limits;
+use crate::query::{Answer, Query};
 use crate::time::Timestamp;
 use crate::tree::{Node, Op};
-use crate::view::{Answer, Query, ServerState};
 
 impl JobMachine {
     /// Whether this very session leads. The text alone may be of a former life.
     pub(super) fn is_leader(&self) -> bool {
         let session = self.session_id();
-        self.view.leader.as_ref().is_some_and(|n| session != 0 && n.owner == session && n.is(self.id()))
+        self.state.leader.as_ref().is_some_and(|n| session != 0 && n.owner == session && n.is(self.id()))
     }
 
     /// Rule: has itself elected where nobody leads, or one who is gone.
@@ -33,8 +34,8 @@ impl JobMachine {
             return false;
         }
         let Some(latch) = self.held_latch(Purpose::Election) else { return false };
-        if self.view.leader.is_some() {
-            // The picture lags: whoever held the latch before us may lead by now.
+        if self.state.leader.is_some() {
+            // The state lags: whoever held the latch before us may lead by now.
             let query = Query::Node(self.path.leader_instance());
             return self.read(Step::ReadLeader { latch }, vec![query], out);
         }
@@ -46,7 +47,7 @@ impl JobMachine {
             self.release_latch(out);
             return self.look_again(now, out);
         };
-        self.view.leader = answers.first().and_then(Answer::node).cloned();
+        self.state.leader = answers.first().and_then(Answer::node).cloned();
         if self.is_available() && self.needs_leader(now) {
             self.stand(latch, out);
         } else {
@@ -56,7 +57,7 @@ impl JobMachine {
 
     fn stand(&mut self, latch: String, out: &mut Effects) -> bool {
         let mut ops = vec![Op::delete(latch.clone())];
-        if let Some(node) = &self.view.leader {
+        if let Some(node) = &self.state.leader {
             ops.push(Op::Delete { path: self.path.leader_instance(), version: Some(node.version) });
         }
         ops.push(Op::ephemeral(self.path.leader_instance(), self.id()));
@@ -64,7 +65,7 @@ impl JobMachine {
     }
 
     fn needs_leader(&mut self, now: Timestamp) -> bool {
-        let Some(node) = &self.view.leader else {
+        let Some(node) = &self.state.leader else {
             self.leader_odd_since = None;
             if !self.config_refused || self.is_alone() {
                 self.leaderless_since = None;
@@ -81,7 +82,7 @@ impl JobMachine {
             self.leader_odd_since = None;
             return node.owner != self.session_id();
         }
-        if self.view.is_live(&id) {
+        if self.state.is_live(&id) {
             self.leader_odd_since = None;
             return self.is_kept_waiting(now);
         }
@@ -91,7 +92,7 @@ impl JobMachine {
 
     /// Whether a firing of ours has waited for so long for the leader's resharding that another one must do it.
     fn is_kept_waiting(&self, now: Timestamp) -> bool {
-        let waits = self.view.necessary.is_some() || self.view.processing.is_some();
+        let waits = self.state.necessary.is_some() || self.state.processing.is_some();
         let had_time = self.leader_seen.is_some_and(|(_, since)| since + limits::LEADER_WAIT <= now);
         // Whoever cannot divide does not take the lead.
         waits && had_time && self.desired(now).is_some() && self.follow.depose_at().is_some_and(|at| at <= now)
@@ -101,11 +102,11 @@ impl JobMachine {
         match result {
             StepResult::Committed { zxid } => {
                 self.latch = None; // its node went with the transaction
-                let deposed = self.view.leader_id().filter(|id| self.view.is_live(id) && id != self.id());
-                self.view.leader = Some(Node::new(self.id(), zxid, self.session_id(), now));
+                let deposed = self.state.leader_id().filter(|id| self.state.is_live(id) && id != self.id());
+                self.state.leader = Some(Node::new(self.id(), zxid, self.session_id(), now));
                 self.leader_odd_since = None;
                 self.leaderless_since = None;
-                let others = || self.view.available().iter().cloned().collect();
+                let others = || self.state.available().iter().cloned().collect();
                 let stands_in_for =
                     self.config_refused.then(|| StandIn { others: others(), until: now + limits::STAND_IN });
                 self.lead = Lead { stands_in_for, ..Lead::default() };
@@ -162,7 +163,7 @@ impl JobMachine {
 
     /// Whether no other instance could lead.
     pub(super) fn is_alone(&self) -> bool {
-        self.view.available().iter().all(|id| id == self.id())
+        self.state.available().iter().all(|id| id == self.id())
     }
 
     /// Rule: a leader abdicates when its server is disabled, or when it rejected the stored configuration and another instance may
@@ -171,7 +172,7 @@ impl JobMachine {
         if self.life != Life::Joined || !self.is_leader() {
             return false;
         }
-        let server = self.view.server(&self.setup.identity.server_ip);
+        let server = self.state.server(&self.setup.identity.server_ip);
         let is_disabled = !self.is_available() && server == Some(ServerState::Disabled);
         let refuses = self.config_refused && self.another_may_lead(now);
         if !is_disabled && !refuses {
@@ -183,7 +184,7 @@ impl JobMachine {
 
     /// Whether an instance may support the configuration that this leader rejected: one that joined later, or any after a while.
     fn another_may_lead(&mut self, now: Timestamp) -> bool {
-        let available = self.view.available();
+        let available = self.state.available();
         if let Some(stands_in) = &mut self.lead.stands_in_for {
             stands_in.others.retain(|id| available.contains(id));
         }
@@ -194,7 +195,7 @@ impl JobMachine {
 
     pub(super) fn abdicate_done(&mut self, result: StepResult, out: &mut Effects) {
         if matches!(result, StepResult::Committed { .. } | StepResult::Refused(_)) {
-            self.view.leader = None;
+            self.state.leader = None;
             self.lead = Lead::default();
             out.report(JobEvent::Abdicated);
         }

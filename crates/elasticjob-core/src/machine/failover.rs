@@ -7,9 +7,9 @@ use super::memory::{Abandoned, Purpose, Step, Taken};
 use super::types::Effects;
 use super::{JobEvent, JobMachine, StepResult};
 use crate::limits;
+use crate::query::{Answer, Query};
 use crate::time::Timestamp;
 use crate::tree::{Node, Op};
-use crate::view::{Answer, Query};
 use crate::wire::Ledger;
 
 /// The version of a `failover` node of ours, see `orphan_read`.
@@ -120,7 +120,7 @@ impl JobMachine {
         if failovering.is(self.id()) {
             !self.taken.contains_key(&item) && !self.busy.get(&item).is_some_and(|b| b.taken)
         } else {
-            !self.view.is_live(&failovering.text())
+            !self.state.is_live(&failovering.text())
         }
     }
 
@@ -129,7 +129,7 @@ impl JobMachine {
         if id == self.id() {
             !self.busy.contains_key(&item) && !self.taken.contains_key(&item)
         } else {
-            !self.view.is_live(id)
+            !self.state.is_live(id)
         }
     }
 
@@ -192,7 +192,7 @@ impl JobMachine {
         let looks = || items.iter().zip(answers[1..].chunks(ANSWERS_OF_ORPHAN));
         let (mut takeovers, mut ops) = (Vec::new(), vec![Op::delete(latch.clone())]);
         // The other survivors know of the same ones, and have taken some of them by now.
-        let share = items.len().div_ceil(self.view.available().len().max(1));
+        let share = items.len().div_ceil(self.state.available().len().max(1));
         for (item, answers) in looks() {
             if takeovers.len() == share {
                 break;
@@ -325,7 +325,7 @@ impl JobMachine {
             self.watch(vec![self.path.item_failover(item)], out);
         }
         // Asked for before the count went down: there is no such item any more.
-        if let (None, Some(_), Some(config)) = (node(4), node(5), &self.view.config)
+        if let (None, Some(_), Some(config)) = (node(4), node(5), &self.state.config)
             && self.config.as_ref().is_some_and(|c| item >= c.sharding_total_count)
         {
             let version = config.version;

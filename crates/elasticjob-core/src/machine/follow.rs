@@ -12,9 +12,9 @@ use super::types::Effects;
 use super::{Effect, JobEvent, JobMachine, StepResult};
 use crate::limits;
 use crate::path::{JobPath, parse_item};
+use crate::query::{Answer, Query};
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason, Refusal};
-use crate::view::{Answer, Query};
 use crate::wire::{Claim, Ledger};
 
 /// What is read of an item of ours after it was claimed.
@@ -26,7 +26,7 @@ const FIRINGS_WALKED: usize = 32;
 impl JobMachine {
     /// Whether firings wait: for a resharding, or for a look at what it brought.
     pub(super) fn is_held(&self) -> bool {
-        self.follow.stale || self.view.necessary.is_some() || self.view.processing.is_some()
+        self.follow.stale || self.state.necessary.is_some() || self.state.processing.is_some()
     }
 
     /// Rule: reads the assignment once a resharding is through.
@@ -45,7 +45,7 @@ impl JobMachine {
             return false;
         }
         let Some(config) = self.config.clone() else { return false };
-        if !self.follow.stale || self.view.necessary.is_some() || self.view.processing.is_some() {
+        if !self.follow.stale || self.state.necessary.is_some() || self.state.processing.is_some() {
             return false;
         }
         self.follow.read_for = self.follow.reasons;
@@ -118,7 +118,7 @@ impl JobMachine {
         let watched = lost.iter().flat_map(|i| [self.path.item_disabled(*i), self.path.item_failover(*i)]).collect();
         self.unwatch(watched, out);
         // Looked at anew, since their `failover` is not watched any more.
-        let waits = |item: &&u32| self.left_behind.remove(item) || self.view.failover_items.contains(item);
+        let waits = |item: &&u32| self.left_behind.remove(item) || self.state.failover_items.contains(item);
         let behind: Vec<u32> = lost.iter().filter(waits).copied().collect();
         self.orphans.extend(behind);
         self.claimed.retain(|item| !lost.contains(item));
@@ -361,7 +361,7 @@ impl JobMachine {
             self.follow.ask_at = None; // until a resharding leaves us without items
             return false;
         }
-        if self.is_held() || self.view.leader.is_none() {
+        if self.is_held() || self.state.leader.is_none() {
             self.follow.ask_at = Some(at.max(now + limits::LEFT_OUT_WAIT));
             return false;
         }
@@ -381,7 +381,7 @@ impl JobMachine {
     pub(super) fn ask_for_division(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding);
         let looks = self.is_available() && !self.is_held() && !self.is_leader() && !fixed;
-        if !looks || self.view.leader.is_none() || !self.has_unowned_items() {
+        if !looks || self.state.leader.is_none() || !self.has_unowned_items() {
             self.follow.unowned_since = None;
             return false;
         }
@@ -402,7 +402,7 @@ impl JobMachine {
         let total = self.config.as_ref().map(|c| c.sharding_total_count).unwrap_or_default();
         // The configuration that this instance rejected may have fewer items: one without an owner says nothing then.
         let is_known = |item: &u32| !self.config_refused || self.follow.owners.contains_key(item);
-        let owned = |item: u32| self.follow.owners.get(&item).is_some_and(|owner| self.view.is_live(owner));
+        let owned = |item: u32| self.follow.owners.get(&item).is_some_and(|owner| self.state.is_live(owner));
         self.follow.known && !self.follow.stale && !(0..total).filter(is_known).all(owned)
     }
 

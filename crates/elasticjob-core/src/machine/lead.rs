@@ -13,10 +13,10 @@ use super::types::Effects;
 use super::{JobEvent, JobMachine, StepResult};
 use crate::limits;
 use crate::path::parse_item;
+use crate::query::{Answer, Query};
 use crate::shard;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op};
-use crate::view::{Answer, Query};
 
 /// Items whose nodes are written in one transaction; a larger job is resharded in parts while `necessary` holds everybody.
 const ITEMS_PER_PART: usize = 1_000;
@@ -36,15 +36,15 @@ impl JobMachine {
             self.lead.at = None;
             return false;
         }
-        let is_asked_for = self.view.necessary.is_some() || self.view.processing.is_some();
+        let is_asked_for = self.state.necessary.is_some() || self.state.processing.is_some();
         if let Some(until) = self.lead.rests_until.filter(|until| now < *until && !is_asked_for) {
             self.lead.at = Some(until);
             return false;
         }
-        let alone = self.view.instances.len() == 1;
+        let alone = self.state.instances.len() == 1;
         // Java reads the owners from a cache that lags: it must see `necessary` before each resharding.
-        let direct = alone || (self.view.java.is_empty() && self.lead.direct_until.is_some_and(|until| now < until));
-        if self.view.necessary.is_none() && !direct {
+        let direct = alone || (self.state.java.is_empty() && self.lead.direct_until.is_some_and(|until| now < until));
+        if self.state.necessary.is_none() && !direct {
             return self.flag(now, out);
         }
         let at = self.lead.at.unwrap_or(if direct { now } else { now + limits::RESHARD_SETTLE });
@@ -70,7 +70,7 @@ impl JobMachine {
     fn basis(&self) -> Option<Basis> {
         let config = self.config.as_ref()?;
         Some(Basis {
-            available: Arc::clone(self.view.available()),
+            available: Arc::clone(self.state.available()),
             total: config.sharding_total_count,
             strategy: config.sharding_strategy.clone(),
         })
@@ -82,7 +82,7 @@ impl JobMachine {
     }
 
     fn is_resharding_needed(&mut self, now: Timestamp, basis: &Basis) -> bool {
-        if self.view.necessary.is_some() || self.view.processing.is_some() || self.lead.forced {
+        if self.state.necessary.is_some() || self.state.processing.is_some() || self.lead.forced {
             return true;
         }
         if let Some(old) = &self.lead.basis {
@@ -127,10 +127,10 @@ impl JobMachine {
     pub(super) fn flag_done(&mut self, now: Timestamp, result: StepResult) {
         if let StepResult::Committed { zxid } = result {
             self.lead.at = Some(now + limits::RESHARD_SETTLE);
-            self.view.necessary.get_or_insert_with(|| Node::new("", zxid, 0, now));
+            self.state.necessary.get_or_insert_with(|| Node::new("", zxid, 0, now));
             self.follow.unsettled_since.get_or_insert(now);
         }
-        // Refused: it stands there already, or the leadership is lost; the picture says so in a moment.
+        // Refused: it stands there already, or the leadership is lost; the state says so in a moment.
         if matches!(result, StepResult::Refused(_)) {
             self.pause(now);
         }
@@ -183,7 +183,7 @@ impl JobMachine {
     }
 
     /// Without failover nobody takes the mark of one that is gone away, where Java owns the item. Who seems to be gone is looked
-    /// for once more, behind the mark: our picture lags.
+    /// for once more, behind the mark: our state lags.
     fn left_marks(&self, survey: &Survey) -> Vec<Query> {
         if self.config.as_ref().is_none_or(|c| c.failover) {
             return Vec::new();
@@ -194,7 +194,7 @@ impl JobMachine {
                 .answers
                 .get(2 + 2 * item as usize)?
                 .node()
-                .filter(|mark| mark.owner == 0 && !self.view.is_live(&mark.text()))
+                .filter(|mark| mark.owner == 0 && !self.state.is_live(&mark.text()))
         };
         let left = (0..survey.basis.total).filter(|item| mark(*item).is_some());
         let about = |item: u32| [Query::Node(self.path.item(item)), Query::Children(self.path.item_owner(item))];
@@ -220,7 +220,7 @@ impl JobMachine {
         let existing: BTreeSet<u32> =
             children(self.path.sharding()).iter().filter_map(|name| parse_item(name)).collect();
         let runs_with = |item: u32, owner: &str| {
-            node(self.path.item_running(item)).is_some_and(|mark| mark.is(owner)) && self.view.is_live(owner)
+            node(self.path.item_running(item)).is_some_and(|mark| mark.is(owner)) && self.state.is_live(owner)
         };
 
         let mut plan = Plan {
@@ -228,8 +228,8 @@ impl JobMachine {
             old: BTreeMap::new(),
             new: BTreeMap::new(),
             kept: BTreeSet::new(),
-            necessary: self.view.necessary.as_ref().map(|n| n.czxid),
-            processing: self.view.processing.as_ref().map(|n| n.czxid),
+            necessary: self.state.necessary.as_ref().map(|n| n.czxid),
+            processing: self.state.processing.as_ref().map(|n| n.czxid),
             parts: Vec::new(),
         };
         let mut ops = vec![Op::Ensure(self.path.sharding())];
@@ -243,7 +243,7 @@ impl JobMachine {
                 if is_fixed && survey.basis.available.contains(&old) {
                     new.clone_from(&old);
                 }
-                let keeps = survey.basis.available.contains(&old) || self.view.leaving.contains(&old);
+                let keeps = survey.basis.available.contains(&old) || self.state.leaving.contains(&old);
                 if old != new && keeps && runs_with(*item, &old) {
                     plan.kept.insert(*item);
                     new.clone_from(&old);
@@ -271,16 +271,16 @@ impl JobMachine {
         }
         let owners: BTreeSet<&String> = plan.new.values().collect();
         let mut guard: Vec<Op> = vec![Op::exists(self.path.leader_instance())];
-        if let Some(leader) = &self.view.leader {
+        if let Some(leader) = &self.state.leader {
             guard[0] = Op::check(self.path.leader_instance(), leader.version);
         }
-        guard.extend(self.view.config.as_ref().map(|n| Op::check(self.path.config(), n.version)));
+        guard.extend(self.state.config.as_ref().map(|n| Op::check(self.path.config(), n.version)));
         let receivers: Vec<Op> = owners.into_iter().map(|id| Op::exists(self.path.instance(id))).collect();
         for item in existing.iter().filter(|i| **i >= survey.basis.total) {
             plan.old.extend(node(self.path.item_owner(*item)).map(|owner| (*item, owner.text())));
             let claims = children(self.path.item_owner(*item));
             let lives = |mark: &Node| lives_on(mark, node(self.path.item(*item)), claims);
-            if node(self.path.item_running(*item)).is_some_and(|mark| self.view.is_live(&mark.text()) || lives(mark)) {
+            if node(self.path.item_running(*item)).is_some_and(|mark| self.state.is_live(&mark.text()) || lives(mark)) {
                 plan.kept.insert(*item);
                 continue;
             }
@@ -290,13 +290,13 @@ impl JobMachine {
             ops.push(Op::delete(self.path.item(*item)));
         }
         let mut last = Vec::new();
-        if self.view.necessary.is_some() {
+        if self.state.necessary.is_some() {
             last.push(Op::delete(self.path.necessary()));
         }
         // `processing` comes and goes in the same transaction: it tells our other instances to look at the assignment.
         last.push(Op::Ensure(self.path.leader()));
         last.push(Op::Ensure(self.path.below("leader/sharding")));
-        if self.view.processing.is_none() {
+        if self.state.processing.is_none() {
             last.push(Op::ephemeral(self.path.processing(), ""));
         }
         last.push(Op::delete(self.path.processing()));
@@ -323,8 +323,8 @@ impl JobMachine {
             StepResult::Committed { .. } if !plan.parts.is_empty() => self.commit_part(plan, out),
             StepResult::Committed { .. } => {
                 // Those that we deleted are gone; one that came meanwhile asks for the next resharding.
-                self.view.necessary.take_if(|n| Some(n.czxid) == plan.necessary);
-                self.view.processing.take_if(|n| Some(n.czxid) == plan.processing);
+                self.state.necessary.take_if(|n| Some(n.czxid) == plan.necessary);
+                self.state.processing.take_if(|n| Some(n.czxid) == plan.processing);
                 self.unsettle(now);
                 let watched = plan.kept.iter().map(|item| self.path.item_running(*item)).collect();
                 self.watch(watched, out);
@@ -338,13 +338,13 @@ impl JobMachine {
                 let kept_before = std::mem::replace(&mut self.lead.kept, plan.kept);
                 self.lead.forced = false;
                 self.lead.direct_until = Some(now + limits::RESHARD_DIRECT);
-                let instances = u32::try_from(self.view.instances.len()).unwrap_or(u32::MAX);
+                let instances = u32::try_from(self.state.instances.len()).unwrap_or(u32::MAX);
                 self.lead.rests_until = Some(now + limits::RESHARD_REST.saturating_mul(instances));
                 if plan.old != plan.new || kept.iter().any(|item| !kept_before.contains(item)) {
                     out.report(JobEvent::Resharded { old: plan.old, new: plan.new, kept });
                 }
             }
-            // Something changed since the survey, or our picture is not what is there.
+            // Something changed since the survey, or our state is not what is there.
             StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
                 self.lead.basis = None;
                 self.look_again(now, out);

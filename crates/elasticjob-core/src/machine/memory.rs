@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::types::{Begun, RunId, Source, StepId};
 use crate::limits;
+use crate::query::{Answer, Query};
 use crate::time::Timestamp;
 use crate::tree::{Node, Op};
-use crate::view::{Answer, Query};
 use crate::wire::{Difference, Ledger};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -296,7 +296,7 @@ pub(super) struct Basis {
     pub(super) strategy: String,
 }
 
-/// A resharding while its picture is read.
+/// A resharding while its state is read.
 #[derive(Clone, Debug)]
 pub(super) struct Survey {
     pub(super) basis: Basis,

@@ -44,10 +44,10 @@ pub use types::{
 };
 
 use crate::config::JobConfig;
+use crate::job_state::JobState;
 use crate::limits;
 use crate::path::JobPath;
 use crate::time::Timestamp;
-use crate::view::JobView;
 use memory::{Abandoned, Busy, Follow, Item, Latch, LatchWait, Lead, Life, Purpose, Schedule, Session, Step, Taken};
 use types::Effects;
 
@@ -62,7 +62,7 @@ pub struct JobMachine {
     last_session: Option<u64>,
     /// The latest sessions of this machine: an instance node of one of them is its own.
     sessions: VecDeque<u64>,
-    view: JobView,
+    state: JobState,
     config: Option<Arc<JobConfig>>,
     config_read: Option<i64>,
     /// Whether the stored configuration could not be used when it was read last.
@@ -190,7 +190,7 @@ impl JobMachine {
             session: None,
             last_session: None,
             sessions: VecDeque::new(),
-            view: JobView::default(),
+            state: JobState::default(),
             config: None,
             config_read: None,
             config_refused: false,
@@ -249,8 +249,10 @@ impl JobMachine {
             Input::Woke => {}
             Input::Changed(changes) => self.changed(now, changes, &mut out),
             Input::SessionLost => self.session_lost(now, &mut out),
-            Input::SessionBack { session, timeout, view } => self.session_back(now, session, timeout, *view, &mut out),
-            Input::Reloaded(view) => self.reloaded(now, *view, &mut out),
+            Input::SessionBack { session, timeout, state } => {
+                self.session_back(now, session, timeout, *state, &mut out)
+            }
+            Input::Reloaded(state) => self.reloaded(now, *state, &mut out),
             Input::Done(id, result) => self.done(now, id, result, &mut out),
             Input::Latched(id, node) => self.latched(now, id, node, &mut out),
             Input::ItemsEnded(ended) => self.items_ended(now, &ended, &mut out),
@@ -308,7 +310,7 @@ impl JobMachine {
         self.config.as_ref()
     }
 
-    /// Whether this instance is registered and its picture of the registry is in use.
+    /// Whether this instance is registered and its state of the registry is in use.
     pub fn is_joined(&self) -> bool {
         self.life == Life::Joined && self.session.is_some()
     }
@@ -332,7 +334,7 @@ impl JobMachine {
     /// are being divided anew, the item or its server was disabled, the job leaves, the session is lost, or the item is due
     /// again.
     pub fn should_yield(&self, item: u32) -> bool {
-        let is_resharding = self.view.necessary.is_some() || self.view.processing.is_some();
+        let is_resharding = self.state.necessary.is_some() || self.state.processing.is_some();
         // The look of each `reconcileIntervalMinutes` is no reason: where it finds less, it takes the item away.
         let is_unknown = self.follow.stale && !self.follow.is_routine;
         if self.session.is_none() || is_resharding || is_unknown || !self.is_available() {
@@ -345,9 +347,9 @@ impl JobMachine {
         self.items.get(&item).is_none_or(|item| waits(item))
     }
 
-    /// The picture that decides; `None` while there is no session.
-    pub fn view(&self) -> Option<&JobView> {
-        self.session.as_ref().map(|_| &self.view)
+    /// The state that decides; `None` while there is no session.
+    pub fn state(&self) -> Option<&JobState> {
+        self.session.as_ref().map(|_| &self.state)
     }
 
     /// The job's paths.
@@ -452,13 +454,13 @@ impl JobMachine {
 
     fn changed(&mut self, now: Timestamp, changes: Vec<(String, Option<crate::tree::Node>)>, out: &mut Effects) {
         if self.session.is_none() {
-            return; // the picture is read anew when the session is back
+            return; // the state is read anew when the session is back
         }
         let path = self.path.clone();
         for (at, node) in changes {
             let place = path.place(&at);
             self.before_change(now, place.as_ref(), node.as_ref());
-            self.view.apply(&path, &at, node.clone());
+            self.state.apply(&path, &at, node.clone());
             self.after_change(now, place.as_ref(), node.as_ref(), out);
         }
         self.tell_disabled(out);
@@ -473,7 +475,7 @@ impl JobMachine {
     }
 
     /// Starts a registry step with a read.
-    fn read(&mut self, step: Step, queries: Vec<crate::view::Query>, out: &mut Effects) -> bool {
+    fn read(&mut self, step: Step, queries: Vec<crate::query::Query>, out: &mut Effects) -> bool {
         let id = self.next_id();
         self.step = Some((id, step));
         out.push(Effect::Read(id, queries));
@@ -559,7 +561,7 @@ impl JobMachine {
 
     /// Whether this instance may own items and lead: registered, and its server enabled.
     fn is_available(&self) -> bool {
-        self.life == Life::Joined && self.view.takes_part(self.id(), &self.setup.identity.server_ip)
+        self.life == Life::Joined && self.state.takes_part(self.id(), &self.setup.identity.server_ip)
     }
 
     fn watch(&mut self, paths: Vec<String>, out: &mut Effects) {

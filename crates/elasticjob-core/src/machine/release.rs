@@ -10,9 +10,9 @@ use super::memory::{Abandoned, Busy, Mark, Phase, Purpose, Step};
 use super::types::Effects;
 use super::{EndedItem, ItemEnd, JobEvent, JobMachine, RunId, StepResult};
 use crate::limits;
+use crate::query::{Answer, Query};
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason, Refusal};
-use crate::view::{Answer, Query};
 
 /// What a run has left behind: an operation of its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl JobMachine {
             if busy.taken {
                 remnants.extend([(*item, Remnant::Failover), (*item, Remnant::Failovering)]);
                 // Asked for by Java while the takeover was on its way: this run was it.
-                if self.view.failover_items.contains(item) {
+                if self.state.failover_items.contains(item) {
                     remnants.push((*item, Remnant::Asked));
                 }
             }

@@ -11,9 +11,9 @@ use super::types::{Begun, Effects};
 use super::{Effect, JobEvent, JobMachine, Run, RunId, RunItem, Source, StepResult};
 use crate::config::JobConfig;
 use crate::limits;
+use crate::query::Query;
 use crate::time::Timestamp;
 use crate::tree::{Mode, Op, Reason, Refusal};
-use crate::view::Query;
 use crate::wire::{Ledger, task_id};
 
 /// What an operation of a begin is for: the operations themselves are on their way.
@@ -79,7 +79,7 @@ impl JobMachine {
             }
             plan.items.push(item);
             if source == Source::Trigger {
-                for name in self.view.triggers_of(item) {
+                for name in self.state.triggers_of(item) {
                     plan.parts.push(Part::ItemTrigger(item));
                     ops.push(Op::delete(self.path.trigger(name)));
                     plan.triggers.push((item, name.clone()));
@@ -110,7 +110,7 @@ impl JobMachine {
             };
             self.busy.insert(item, Box::new(busy));
         }
-        if source == Source::Trigger && self.view.triggers.contains(self.id()) {
+        if source == Source::Trigger && self.state.triggers.contains(self.id()) {
             plan.parts.push(Part::Trigger);
             ops.push(Op::delete(self.path.trigger(self.id())));
         }
@@ -120,7 +120,7 @@ impl JobMachine {
     /// The triggers that the begin of an item answers and whose callers wait.
     fn requests(&self, item: u32, source: Source) -> Vec<String> {
         match source {
-            Source::Trigger => self.view.triggers_of(item).filter(|name| name.contains('-')).cloned().collect(),
+            Source::Trigger => self.state.triggers_of(item).filter(|name| name.contains('-')).cloned().collect(),
             Source::Failover => self.taken.get(&item).map(|taken| taken.requests.clone()).unwrap_or_default(),
             Source::Schedule | Source::Misfire => Vec::new(),
         }
@@ -140,7 +140,7 @@ impl JobMachine {
         // Most inputs come when nothing is to begin.
         let last = self.schedule.last_due;
         let is_triggered = |number: u32, item: &Item| {
-            item.triggered || (!self.view.item_triggers.is_empty() && self.view.triggers_of(number).next().is_some())
+            item.triggered || (!self.state.item_triggers.is_empty() && self.state.triggers_of(number).next().is_some())
         };
         let wants = |number: u32, item: &Item| {
             item.missed.is_some() || last.is_some_and(|due| item.accounted < due) || is_triggered(number, item)
@@ -177,7 +177,7 @@ impl JobMachine {
     /// Whether triggers of other own items may be about to arrive.
     fn gathers_triggers(&self, now: Timestamp) -> bool {
         let is_missing = |number: u32, item: &Item| {
-            !item.disabled && !item.triggered && self.view.triggers_of(number).next().is_none()
+            !item.disabled && !item.triggered && self.state.triggers_of(number).next().is_none()
         };
         let is_recent = |since: Timestamp| now < since + limits::TRIGGER_GATHER;
         self.follow.triggered_at.is_some_and(is_recent)
@@ -239,7 +239,7 @@ impl JobMachine {
             self.follow.triggered_at = None;
         }
         for trigger in &plan.triggers {
-            self.view.item_triggers.remove(trigger);
+            self.state.item_triggers.remove(trigger);
         }
         for number in &plan.items {
             self.note_begun(*number, plan.due, plan.source, zxid);
@@ -247,8 +247,8 @@ impl JobMachine {
         if plan.source == Source::Trigger {
             let id = self.id().to_owned();
             if plan.parts.contains(&Part::Trigger) {
-                self.view.triggers.remove(&id);
-            } else if self.view.triggers.contains(&id) {
+                self.state.triggers.remove(&id);
+            } else if self.state.triggers.contains(&id) {
                 // Another one has come while this begin was under way.
                 self.items.values_mut().for_each(|item| item.triggered = true);
             }
@@ -312,7 +312,7 @@ impl JobMachine {
         let Some(part) = plan.parts.get(refusal.op).copied() else { return };
         let Some(item) = part.item() else {
             let id = self.id().to_owned();
-            self.view.triggers.remove(&id); // the trigger's own node was gone already
+            self.state.triggers.remove(&id); // the trigger's own node was gone already
             return;
         };
         if part == Part::Mark(item) && refusal.reason == Reason::Exists {
@@ -324,7 +324,7 @@ impl JobMachine {
         } else if part == Part::ItemTrigger(item) {
             // Begun, or dropped, by another owner before.
             for trigger in plan.triggers.iter().filter(|(of, _)| *of == item) {
-                self.view.item_triggers.remove(trigger);
+                self.state.item_triggers.remove(trigger);
             }
         } else if part == Part::Misfire(item) {
             if let Some(item) = self.items.get_mut(&item) {

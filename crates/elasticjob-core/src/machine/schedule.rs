@@ -19,13 +19,13 @@ const CATCH_UP_MAX: usize = 100_000;
 impl JobMachine {
     /// Reads the stored configuration again, if it was written since.
     pub(super) fn refresh_config(&mut self, now: Timestamp, out: &mut Effects) {
-        let Some(node) = &self.view.config else { return };
+        let Some(node) = &self.state.config else { return };
         if self.config_read == Some(node.mzxid) {
             return;
         }
         self.config_read = Some(node.mzxid);
         self.compare(out);
-        let Some(node) = &self.view.config else { return };
+        let Some(node) = &self.state.config else { return };
         let document = match JobDocument::parse(&node.data) {
             Ok(document) => document,
             // Damage: nobody knows what was meant. The job rests.
@@ -220,7 +220,7 @@ impl JobMachine {
         if self.life != Life::Joined || (self.session.is_some() && !self.is_available()) {
             self.schedule.floor = self.schedule.floor.max(due);
             // One whose node is gone does not rest: its session is over, or it was shut down, and others go on.
-            if self.life == Life::Joined && self.view.is_live(self.id()) {
+            if self.life == Life::Joined && self.state.is_live(self.id()) {
                 let first = self.schedule.rested.map_or(due, |(first, _)| first);
                 self.schedule.rested = Some((first, due));
             }

@@ -1,4 +1,4 @@
-//! The connection and the picture of the registry: what makes everything else possible.
+//! The connection and the state of the registry: what makes everything else possible.
 
 use std::time::Duration;
 
@@ -6,11 +6,12 @@ use super::memory::{Life, Phase, Session, Step};
 use super::trigger::DISABLED;
 use super::types::Effects;
 use super::{Effect, JobEvent, JobMachine, StepResult, StopReason};
+use crate::job_state::{JobState, ServerState};
 use crate::limits;
 use crate::path::Place;
+use crate::query::{Answer, Query};
 use crate::time::Timestamp;
 use crate::tree::Node;
-use crate::view::{Answer, JobView, Query, ServerState};
 
 /// Earlier sessions have ended long before so many others began.
 const SESSIONS_KEPT: usize = 16;
@@ -92,7 +93,7 @@ impl JobMachine {
         now: Timestamp,
         session: u64,
         timeout: Duration,
-        view: JobView,
+        state: JobState,
         out: &mut Effects,
     ) {
         self.drop_step(out);
@@ -124,7 +125,7 @@ impl JobMachine {
             // Others may have begun the firing that waits: it is known when the items are read.
             self.follow.hold_until = self.follow.hold_until.map(|_| now + limits::SHARDING_WAIT);
         }
-        self.take_view(now, view, out);
+        self.take_view(now, state, out);
         if self.life == Life::Waiting {
             self.life = Life::Joining;
             self.schedule.floor = now;
@@ -132,7 +133,7 @@ impl JobMachine {
         self.bereaved.insert(String::new());
     }
 
-    pub(super) fn reloaded(&mut self, now: Timestamp, view: JobView, out: &mut Effects) {
+    pub(super) fn reloaded(&mut self, now: Timestamp, state: JobState, out: &mut Effects) {
         if self.session.is_some() {
             let is_routine = !self.follow.stale || self.follow.is_routine;
             self.unsettle(now);
@@ -140,32 +141,32 @@ impl JobMachine {
             if self.config_refused {
                 self.config_read = None; // what it lacked may be there now, as a file that it names
             }
-            self.take_view(now, view, out);
+            self.take_view(now, state, out);
         }
     }
 
-    fn take_view(&mut self, now: Timestamp, view: JobView, out: &mut Effects) {
-        let old = std::mem::replace(&mut self.view, view);
-        for id in old.instances.keys().filter(|id| !self.view.is_live(id)) {
+    fn take_view(&mut self, now: Timestamp, state: JobState, out: &mut Effects) {
+        let old = std::mem::replace(&mut self.state, state);
+        for id in old.instances.keys().filter(|id| !self.state.is_live(id)) {
             self.java_servers.extend(old.java.get(id).cloned());
             self.gone.insert(id.clone(), now);
             self.bereaved.insert(id.clone());
         }
-        let kept: Vec<String> = self.gone.keys().filter(|id| self.view.is_live(id)).cloned().collect();
+        let kept: Vec<String> = self.gone.keys().filter(|id| self.state.is_live(id)).cloned().collect();
         self.gone.retain(|id, _| !kept.contains(id));
         if !self.lead.kept.is_empty() {
             self.lead.kept.clear();
             self.lead.basis = None;
         }
-        if old.processing.is_some() && self.view.processing.is_none() {
+        if old.processing.is_some() && self.state.processing.is_none() {
             self.look_at_owners_later(now);
         }
         self.refresh_config(now, out);
         self.tell_disabled(out);
-        self.orphans.extend(self.view.failover_items.iter().copied());
+        self.orphans.extend(self.state.failover_items.iter().copied());
         // What was seen of others' marks may be out of date.
         self.blocked.values_mut().for_each(|blocked| blocked.inspect = true);
-        if self.view.triggers.contains(self.id()) {
+        if self.state.triggers.contains(self.id()) {
             self.trigger(now, out);
         }
     }
@@ -173,7 +174,7 @@ impl JobMachine {
     /// Logs when an operator disables or enables this server.
     pub(super) fn tell_disabled(&mut self, out: &mut Effects) {
         let server = &self.setup.identity.server_ip;
-        let Some(state) = self.view.server(server) else { return };
+        let Some(state) = self.state.server(server) else { return };
         let is_disabled = state == ServerState::Disabled;
         if self.life == Life::Joined && self.is_disabled_told != is_disabled {
             self.is_disabled_told = is_disabled;
@@ -185,16 +186,16 @@ impl JobMachine {
     pub(super) fn before_change(&mut self, now: Timestamp, place: Option<&Place<'_>>, node: Option<&Node>) {
         // Java's leaders let it stand while they divide, ours make and delete it at once.
         if let (Some(Place::Processing), None) = (place, node)
-            && self.view.processing.is_some()
+            && self.state.processing.is_some()
         {
             self.look_at_owners_later(now);
         }
         if let (Some(Place::Instance(id)), None) = (place, node)
-            && self.view.is_live(id)
+            && self.state.is_live(id)
         {
             self.gone.insert((*id).to_owned(), now);
             self.bereaved.insert((*id).to_owned());
-            self.java_servers.extend(self.view.java.get(*id).cloned());
+            self.java_servers.extend(self.state.java.get(*id).cloned());
             self.blocked.values_mut().for_each(|blocked| blocked.inspect = true);
         }
     }
@@ -236,7 +237,7 @@ impl JobMachine {
                     let was_disabled = std::mem::replace(&mut own.disabled, node.is_some());
                     if was_disabled && !own.disabled {
                         self.enabled.insert(*item);
-                        self.orphans.extend(self.view.failover_items.get(item));
+                        self.orphans.extend(self.state.failover_items.get(item));
                         self.blocked.entry(*item).and_modify(|blocked| blocked.inspect = true);
                     }
                     if own.disabled && std::mem::take(&mut own.triggered) {
@@ -246,7 +247,7 @@ impl JobMachine {
             }
             Some(Place::ItemFailover(item)) => {
                 if node.is_none() {
-                    if self.left_behind.remove(item) || self.view.failover_items.contains(item) {
+                    if self.left_behind.remove(item) || self.state.failover_items.contains(item) {
                         self.orphans.insert(*item);
                     }
                     if !self.items.contains_key(item) && !self.claimed.contains(item) {
@@ -262,7 +263,7 @@ impl JobMachine {
             Some(Place::ItemRunning(item)) if node.is_none() => {
                 self.blocked.remove(item);
                 self.lead.forced |= self.lead.kept.remove(item);
-                if self.view.failover_items.contains(item) {
+                if self.state.failover_items.contains(item) {
                     self.orphans.insert(*item);
                 }
                 self.unwatch(vec![self.path.item_running(*item)], out);
@@ -278,7 +279,7 @@ impl JobMachine {
 
     /// Rule: an own instance node that is gone means "shut down" only while our session lives, which an answer shows.
     pub(super) fn confirm_shutdown(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
-        if self.life != Life::Joined || !self.gone.contains_key(self.id()) || self.view.is_live(self.id()) {
+        if self.life != Life::Joined || !self.gone.contains_key(self.id()) || self.state.is_live(self.id()) {
             return false;
         }
         let query = Query::Node(self.path.instance(self.id()));
@@ -290,7 +291,7 @@ impl JobMachine {
         match answers.first().and_then(Answer::node) {
             Some(node) => {
                 let (path, at) = (self.path.clone(), self.path.instance(self.id()));
-                self.view.apply(&path, &at, Some(node.clone()));
+                self.state.apply(&path, &at, Some(node.clone()));
                 self.gone.remove(&self.setup.identity.id);
             }
             None => self.shut_down_by_operator(now, out),

@@ -7,10 +7,10 @@ use super::memory::{Busy, Life, Mark, Namesake, Phase, Step};
 use super::types::Effects;
 use super::{Effect, JobEvent, JobMachine, StepResult, StopReason};
 use crate::config::JobConfig;
+use crate::job_state::ServerState;
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason};
-use crate::view::ServerState;
 use crate::wire::{Difference, JobDocument, Overwrite, instance_text};
 
 /// An instance node of another session is that of a former life until its session has ended, and this much longer.
@@ -28,7 +28,7 @@ impl JobMachine {
             self.leave_by_operator(now);
             return true;
         }
-        let stored = self.view.root.as_ref().map(|n| n.text()).unwrap_or_default();
+        let stored = self.state.root.as_ref().map(|n| n.text()).unwrap_or_default();
         if !stored.is_empty() && stored != self.setup.class {
             let reason = format!(
                 "the registry has a job of this name with another class or job type: stored `{stored}`, this start `{}`; use another job \
@@ -54,7 +54,7 @@ impl JobMachine {
         // Whether the server is enabled follows from the configuration: an operator who disables the job at this moment is not
         // overrun.
         ops.extend(
-            self.view
+            self.state
                 .config
                 .as_ref()
                 .filter(|_| wrote.is_none())
@@ -72,7 +72,7 @@ impl JobMachine {
             return true;
         }
         let identity = self.setup.identity.clone();
-        let registered = self.view.instances.get(&identity.id).map(|node| (node.czxid, node.owner));
+        let registered = self.state.instances.get(&identity.id).map(|node| (node.czxid, node.owner));
         if let Some((czxid, owner)) = registered {
             if owner == self.session_id() {
                 self.joined(now, out);
@@ -84,7 +84,7 @@ impl JobMachine {
             }
         }
         let server = self.server_ops(&effective, &mut ops, out);
-        if !self.view.has_instances {
+        if !self.state.has_instances {
             ops.push(Op::create(self.path.instances(), ""));
         }
         if registered.is_some() {
@@ -95,9 +95,9 @@ impl JobMachine {
         self.commit(Step::Join { wrote, server, overwrote }, ops, out)
     }
 
-    /// Whether the registry does not contain the job any more. A job that this instance created has no root in its picture.
+    /// Whether the registry does not contain the job any more. A job that this instance created has no root in its state.
     pub(super) fn is_removed(&self) -> bool {
-        self.has_joined && self.view.root.is_none() && self.view.config.is_none()
+        self.has_joined && self.state.root.is_none() && self.state.config.is_none()
     }
 
     /// The instance node of another process has our id. Either its session ends within the timeout, or that process runs.
@@ -121,11 +121,11 @@ impl JobMachine {
     /// The operations that make the configuration what it must be, and that configuration.
     fn config_ops(&self, ops: &mut Vec<Op>) -> Result<JobDocument, ()> {
         let class = self.setup.class.as_str();
-        let Some(node) = &self.view.config else {
+        let Some(node) = &self.state.config else {
             if self.has_joined {
                 return Err(()); // the job was removed: it is not brought back
             }
-            match &self.view.root {
+            match &self.state.root {
                 None => ops.push(Op::create(self.path.root(), class)),
                 Some(root) if root.data.is_empty() => ops.push(Op::set(self.path.root(), class)),
                 Some(_) => {}
@@ -156,7 +156,7 @@ impl JobMachine {
         if stored.as_ref().ok() != Some(&document) {
             let data = document.to_yaml().into_bytes();
             ops.push(Op::Set { path: self.path.config(), data, version: Some(node.version) });
-            if self.view.root.as_ref().is_some_and(|n| n.data.is_empty()) {
+            if self.state.root.as_ref().is_some_and(|n| n.data.is_empty()) {
                 ops.push(Op::set(self.path.root(), class));
             }
         }
@@ -174,13 +174,13 @@ impl JobMachine {
     fn server_ops(&self, effective: &JobDocument, ops: &mut Vec<Op>, out: &mut Effects) -> Option<&'static str> {
         let ip = &self.setup.identity.server_ip;
         let path = self.path.server(ip);
-        if !self.view.has_servers {
+        if !self.state.has_servers {
             ops.push(Op::create(self.path.servers(), ""));
         }
-        let stored = self.view.config.as_ref().and_then(|n| JobDocument::parse(&n.data).ok());
+        let stored = self.state.config.as_ref().and_then(|n| JobDocument::parse(&n.data).ok());
         let disables = stored.is_some_and(|s| !s.disabled) && effective.disabled && !self.has_joined;
         let wanted = if effective.disabled { "DISABLED" } else { "ENABLED" };
-        match self.view.server(ip) {
+        match self.state.server(ip) {
             None => ops.push(Op::create(path, wanted)),
             Some(ServerState::Garbled) => ops.push(Op::set(path, wanted)),
             Some(ServerState::Enabled) if disables => ops.push(Op::set(path, wanted)),
@@ -208,7 +208,7 @@ impl JobMachine {
                     if !overwrote.is_empty() {
                         out.report(JobEvent::Overwrote { differences: overwrote });
                     }
-                    self.view.config = Some(Node::new(&text, zxid, 0, now));
+                    self.state.config = Some(Node::new(&text, zxid, 0, now));
                     self.refresh_config(now, out);
                 }
                 // A firing may fall due before we hear of what we have written ourselves.
@@ -221,13 +221,13 @@ impl JobMachine {
                         out.report(JobEvent::KeptDisabled { server, everywhere: true });
                     }
                     let at = path.server(&self.setup.identity.server_ip);
-                    self.view.apply(&path, &at, Some(Node::new(text, zxid, 0, now)));
+                    self.state.apply(&path, &at, Some(Node::new(text, zxid, 0, now)));
                 }
                 let identity = &self.setup.identity;
                 let text = instance_text(&identity.id, &identity.server_ip);
                 let node = Node::new(&text, zxid, self.session_id(), now);
                 let at = path.instance(&identity.id);
-                self.view.apply(&path, &at, Some(node));
+                self.state.apply(&path, &at, Some(node));
                 self.joined(now, out);
             }
             StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
@@ -239,7 +239,7 @@ impl JobMachine {
 
     /// What this start replaces in the stored configuration.
     fn overwritten(&self, effective: &JobDocument) -> Vec<Difference> {
-        let stored = self.view.config.as_ref().and_then(|node| JobDocument::parse(&node.data).ok());
+        let stored = self.state.config.as_ref().and_then(|node| JobDocument::parse(&node.data).ok());
         stored.map(|stored| effective.differences(&stored)).unwrap_or_default()
     }
 
@@ -251,18 +251,18 @@ impl JobMachine {
         self.life = Life::Joined;
         self.follow.ask_at = Some(now + limits::LEFT_OUT_WAIT);
         let disabled = !self.is_available();
-        self.is_disabled_told = self.view.server(&self.setup.identity.server_ip) == Some(ServerState::Disabled);
+        self.is_disabled_told = self.state.server(&self.setup.identity.server_ip) == Some(ServerState::Disabled);
         out.report(JobEvent::Joined { instance: self.id().to_owned(), next: self.schedule.next_due, disabled });
         self.compare(out);
     }
 
     /// Rule: brings the own server node back when it vanished while we are alive (Java then writes DISABLED).
     pub(super) fn restore_server(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
-        if self.life != Life::Joined || self.is_available() || !self.view.is_live(self.id()) {
+        if self.life != Life::Joined || self.is_available() || !self.state.is_live(self.id()) {
             return false;
         }
         let ip = self.setup.identity.server_ip.clone();
-        let op = match self.view.server(&ip) {
+        let op = match self.state.server(&ip) {
             None => Op::create(self.path.server(&ip), "ENABLED"),
             Some(ServerState::Garbled) => Op::set(self.path.server(&ip), "ENABLED"),
             Some(ServerState::Enabled | ServerState::Disabled) => return false,
@@ -279,7 +279,7 @@ impl JobMachine {
     pub(super) fn enabled_again(&mut self, now: Timestamp, result: StepResult, out: &mut Effects) {
         match result {
             StepResult::Committed { .. } => out.report(JobEvent::EnabledAgain),
-            // The picture may have lagged: an operator is disabling it.
+            // The state may have lagged: an operator is disabling it.
             StepResult::Refused(_) | StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => {
                 self.look_again(now, out);
             }
@@ -291,7 +291,7 @@ impl JobMachine {
     pub(super) fn announce_leave(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         let is_leaving =
             matches!(self.life, Life::Leaving { .. }) && !self.has_announced_leave && self.cut_off.is_none();
-        let registered = self.view.instances.get(self.id()).is_some_and(|n| n.owner == self.session_id());
+        let registered = self.state.instances.get(self.id()).is_some_and(|n| n.owner == self.session_id());
         if !is_leaving || !registered || self.busy.is_empty() {
             return false;
         }
@@ -311,7 +311,7 @@ impl JobMachine {
             StepResult::Committed { .. } => {
                 self.has_announced_leave = true;
                 if self.is_leader() {
-                    self.view.leader = None;
+                    self.state.leader = None;
                     out.report(JobEvent::Abdicated);
                 }
             }
@@ -335,7 +335,7 @@ impl JobMachine {
             return self.read_mark(item, out);
         }
         let mut ops = Vec::new();
-        if self.view.instances.get(self.id()).is_some_and(|n| n.owner == self.session_id()) {
+        if self.state.instances.get(self.id()).is_some_and(|n| n.owner == self.session_id()) {
             ops.push(Op::delete(self.path.instance(self.id())));
         }
         if self.is_leader() {
@@ -418,34 +418,34 @@ impl JobMachine {
         if !self.is_leader() || self.is_held() {
             return false;
         }
-        let enabled = |ip: &String| self.view.server(ip) == Some(ServerState::Enabled);
+        let enabled = |ip: &String| self.state.server(ip) == Some(ServerState::Enabled);
         if self.config.as_ref().is_some_and(|c| c.disabled)
-            && self.view.servers.keys().all(enabled)
-            && let Some(node) = &self.view.config
+            && self.state.servers.keys().all(enabled)
+            && let Some(node) = &self.state.config
             && let Ok(mut document) = JobDocument::parse(&node.data)
         {
             document.disabled = false;
             let data = document.to_yaml().into_bytes();
             let mut ops = vec![Op::Set { path: self.path.config(), data, version: Some(node.version) }];
             // Somebody may be disabling them at this moment.
-            ops.extend(self.view.servers.iter().map(|(ip, node)| Op::check(self.path.server(ip), node.version)));
+            ops.extend(self.state.servers.iter().map(|(ip, node)| Op::check(self.path.server(ip), node.version)));
             return self.commit(Step::EnableAgain, ops, out);
         }
-        if self.config.as_ref().is_some_and(|c| !c.failover) && !self.view.failover_items.is_empty() {
+        if self.config.as_ref().is_some_and(|c| !c.failover) && !self.state.failover_items.is_empty() {
             // Asked for before failover was switched off: later they would be runs that nobody waits for.
-            let items = self.view.failover_items.iter().take(limits::ITEMS_PER_COMMIT);
+            let items = self.state.failover_items.iter().take(limits::ITEMS_PER_COMMIT);
             let ops = items.map(|item| Op::delete(self.path.failover_item(*item))).collect();
             return self.commit(Step::Tidy, ops, out);
         }
         // This comes at each idle input: a few are compared without a set of their own.
-        let mut hosts = self.view.instances.keys().filter_map(|id| id.split("@-@").next());
-        let is_large = self.view.servers.len() * self.view.instances.len() > COMPARED_MAX;
+        let mut hosts = self.state.instances.keys().filter_map(|id| id.split("@-@").next());
+        let is_large = self.state.servers.len() * self.state.instances.len() > COMPARED_MAX;
         let set: BTreeSet<&str> = if is_large { hosts.by_ref().collect() } else { BTreeSet::new() };
         let is_dead = |ip: &&String| {
             let lives = if is_large { set.contains(ip.as_str()) } else { hosts.clone().any(|host| host == *ip) };
             !lives && enabled(ip)
         };
-        let dead: BTreeSet<String> = self.view.servers.keys().filter(is_dead).cloned().collect();
+        let dead: BTreeSet<String> = self.state.servers.keys().filter(is_dead).cloned().collect();
         self.servers_dead_since.retain(|ip, _| dead.contains(ip));
         for ip in &dead {
             self.servers_dead_since.entry(ip.clone()).or_insert(now);
@@ -453,8 +453,8 @@ impl JobMachine {
         let old = self.servers_dead_since.iter().find(|(_, since)| **since + SERVER_REST <= now);
         let Some((ip, _)) = old.map(|(ip, since)| (ip.clone(), *since)) else { return false };
         self.servers_dead_since.remove(&ip);
-        let Some(node) = self.view.servers.get(&ip) else { return false };
-        if !self.view.java.is_empty() || self.java_servers.contains(&ip) {
+        let Some(node) = self.state.servers.get(&ip) else { return false };
+        if !self.state.java.is_empty() || self.java_servers.contains(&ip) {
             // A Java instance that was cut off would write the missing node as `DISABLED` when it is back.
             return false;
         }

@@ -5,10 +5,10 @@
 use super::memory::{Life, Step};
 use super::types::Effects;
 use super::{JobEvent, JobMachine, StepResult};
+use crate::job_state::ServerState;
 use crate::limits;
 use crate::time::Timestamp;
 use crate::tree::Op;
-use crate::view::ServerState;
 
 /// Why a trigger is dropped.
 pub(super) const DISABLED: &str = "the items are disabled";
@@ -40,14 +40,14 @@ impl JobMachine {
     /// Rule: deletes the triggers of own items that are disabled, which would run when they are enabled; of a leader, also those of
     /// items that the job has no more. Only while that is so: the transaction checks it.
     pub(super) fn drop_triggers(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
-        if self.view.item_triggers.is_empty() || self.life != Life::Joined {
+        if self.state.item_triggers.is_empty() || self.life != Life::Joined {
             return false;
         }
         if self.is_disabled_everywhere() {
-            let triggers = self.view.item_triggers.iter().take(limits::ITEMS_PER_COMMIT).cloned();
+            let triggers = self.state.item_triggers.iter().take(limits::ITEMS_PER_COMMIT).cloned();
             let triggers: Vec<(u32, String)> = triggers.collect();
             let deletions = triggers.iter().map(|(_, name)| Op::delete(self.path.trigger(name)));
-            let servers = self.view.servers.iter().map(|(ip, node)| Op::check(self.path.server(ip), node.version));
+            let servers = self.state.servers.iter().map(|(ip, node)| Op::check(self.path.server(ip), node.version));
             let ops = deletions.chain(servers).collect();
             return self.commit(Step::DropTriggers { triggers, reason: JOB_DISABLED }, ops, out);
         }
@@ -60,7 +60,7 @@ impl JobMachine {
         let total = self.config.as_ref().filter(|_| knows).map(|config| config.sharding_total_count);
         let is_beyond = |item: u32| total.is_some_and(|total| item >= total);
         let of = |dropped: &dyn Fn(u32) -> bool| -> Vec<(u32, String)> {
-            let triggers = self.view.item_triggers.iter().filter(|(item, _)| dropped(*item));
+            let triggers = self.state.item_triggers.iter().filter(|(item, _)| dropped(*item));
             triggers.take(limits::ITEMS_PER_COMMIT).cloned().collect()
         };
         let mut triggers = of(&is_disabled);
@@ -69,7 +69,7 @@ impl JobMachine {
         if triggers.is_empty() {
             triggers = of(&is_beyond);
             reason = BEYOND;
-            checks = self.view.config.iter().map(|node| Op::check(self.path.config(), node.version)).collect();
+            checks = self.state.config.iter().map(|node| Op::check(self.path.config(), node.version)).collect();
         }
         if triggers.is_empty() {
             return false;
@@ -81,8 +81,8 @@ impl JobMachine {
 
     /// Whether an operator disabled the job, or each of its servers.
     pub(super) fn is_disabled_everywhere(&self) -> bool {
-        let servers = &self.view.servers;
-        let is_disabled = |ip: &String| self.view.server(ip) == Some(ServerState::Disabled);
+        let servers = &self.state.servers;
+        let is_disabled = |ip: &String| self.state.server(ip) == Some(ServerState::Disabled);
         !servers.is_empty() && servers.keys().all(is_disabled)
     }
 
@@ -99,7 +99,7 @@ impl JobMachine {
                 let mut items: Vec<u32> = triggers.iter().map(|(item, _)| *item).collect();
                 items.dedup();
                 for trigger in triggers {
-                    self.view.item_triggers.remove(&trigger);
+                    self.state.item_triggers.remove(&trigger);
                     if trigger.1.contains('-') {
                         let result = match reason {
                             DISABLED => NOT_RUN_DISABLED,
@@ -114,7 +114,7 @@ impl JobMachine {
             StepResult::Refused(refusal) => match triggers.get(refusal.op) {
                 // One was gone already: the others are asked for again.
                 Some(gone) => {
-                    self.view.item_triggers.remove(gone);
+                    self.state.item_triggers.remove(gone);
                 }
                 // It was enabled, or the job got more items, in the meantime.
                 None => self.look_again(now, out),
@@ -156,14 +156,14 @@ impl JobMachine {
     /// Rule, of the leader: an instance that is gone did not take its trigger up. Each item that it still owns gets a trigger of its
     /// own instead.
     pub(super) fn adopt_triggers(&mut self, now: Timestamp, out: &mut Effects) -> bool {
-        if self.view.triggers.is_empty() || !self.is_leader() || self.follow.stale || !self.follow.known {
+        if self.state.triggers.is_empty() || !self.is_leader() || self.follow.stale || !self.follow.known {
             return false;
         }
         let is_gone = |id: &&String| {
-            !self.view.is_live(id) && self.gone.get(*id).is_none_or(|since| now >= *since + limits::SECOND_LOOK)
+            !self.state.is_live(id) && self.gone.get(*id).is_none_or(|since| now >= *since + limits::SECOND_LOOK)
         };
-        let Some(id) = self.view.triggers.iter().find(is_gone).cloned() else { return false };
-        let has_trigger = |item: u32| self.view.triggers_of(item).next().is_some();
+        let Some(id) = self.state.triggers.iter().find(is_gone).cloned() else { return false };
+        let has_trigger = |item: u32| self.state.triggers_of(item).next().is_some();
         let owned = self.follow.owners.iter().filter(|(item, owner)| **owner == id && !has_trigger(**item));
         let items: Vec<u32> = owned.map(|(item, _)| *item).take(limits::ITEMS_PER_COMMIT).collect();
         let mut ops = vec![Op::delete(self.path.trigger(&id))];
@@ -181,16 +181,16 @@ impl JobMachine {
     ) {
         match result {
             StepResult::Committed { .. } => {
-                self.view.triggers.remove(&id);
-                self.view.item_triggers.extend(items.iter().map(|item| (*item, item.to_string())));
+                self.state.triggers.remove(&id);
+                self.state.item_triggers.extend(items.iter().map(|item| (*item, item.to_string())));
                 out.report(JobEvent::TriggerAdopted { instance: id, items });
             }
             StepResult::Refused(refusal) if refusal.op == 0 => {
-                self.view.triggers.remove(&id);
+                self.state.triggers.remove(&id);
             }
             StepResult::Refused(refusal) => {
                 if let Some(item) = items.get(refusal.op - 1) {
-                    self.view.item_triggers.insert((*item, item.to_string()));
+                    self.state.item_triggers.insert((*item, item.to_string()));
                 }
             }
             StepResult::Unknown | StepResult::Failed | StepResult::Answers(_) => self.look_again(now, out),
@@ -199,7 +199,7 @@ impl JobMachine {
 
     /// Rule: takes the own trigger node away, which its addressee does in any case. One that leaves does not take it up.
     pub(super) fn acknowledge_trigger(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
-        if self.life != Life::Joined || !self.view.triggers.contains(self.id()) {
+        if self.life != Life::Joined || !self.state.triggers.contains(self.id()) {
             return false;
         }
         let op = Op::delete(self.path.trigger(self.id()));
@@ -209,7 +209,7 @@ impl JobMachine {
     pub(super) fn trigger_acknowledged(&mut self, _now: Timestamp, result: StepResult) {
         if matches!(result, StepResult::Committed { .. } | StepResult::Refused(_)) {
             let id = self.id().to_owned();
-            self.view.triggers.remove(&id);
+            self.state.triggers.remove(&id);
         }
     }
 }

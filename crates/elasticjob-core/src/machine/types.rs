@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{ConfigError, JobConfig, ZoneLookup};
+use crate::job_state::JobState;
+use crate::query::{Answer, Query};
 use crate::shard::ShardingStrategy;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Refusal};
-use crate::view::{Answer, JobView, Query};
 use crate::wire::{JobDocument, Overwrite};
 
 use super::JobEvent;
@@ -90,17 +91,17 @@ pub enum Input {
     Changed(Vec<(String, Option<Node>)>),
     /// The connection to the registry is lost; the session may live on.
     SessionLost,
-    /// There is a connection: with the session of before or a new one. The watches are set, the picture is fresh.
+    /// There is a connection: with the session of before or a new one. The watches are set, the state is fresh.
     SessionBack {
         /// The session.
         session: u64,
         /// After how long without contact the registry ends it.
         timeout: Duration,
-        /// The picture.
-        view: Box<JobView>,
+        /// The state.
+        state: Box<JobState>,
     },
-    /// The picture that [`Effect::Reload`] asked for.
-    Reloaded(Box<JobView>),
+    /// The state that [`Effect::Reload`] asked for.
+    Reloaded(Box<JobState>),
     /// A commit or a read has ended.
     Done(StepId, StepResult),
     /// A latch is held, by that node; or could not be had.
@@ -173,7 +174,7 @@ pub enum Effect {
     Watch(Vec<String>),
     /// Stop telling.
     Unwatch(Vec<String>),
-    /// Read the whole picture anew.
+    /// Read the whole state anew.
     Reload,
     /// Compare the clocks.
     CheckClock,

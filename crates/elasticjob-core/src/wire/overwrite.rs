@@ -87,11 +87,7 @@ impl Difference {
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "`{}` is `{}` locally and `{}` in the registry",
-            self.key, self.here, self.stored
-        )
+        write!(f, "`{}` is `{}` locally and `{}` in the registry", self.key, self.here, self.stored)
     }
 }
 

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use elasticjob_core::job_state::JobState;
 use elasticjob_core::latch;
 use elasticjob_core::machine::{
     ConfigCheck, Effect, EndedItem, Identity, Input, ItemEnd, JobMachine, Level, MachineContext, Run, RunItem, Setup,
     StepResult,
 };
 use elasticjob_core::path::JobPath;
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Op, Refusal, Tree};
-use elasticjob_core::view::{Answer, JobView, Query};
 use elasticjob_core::wire::{JobDocument, Overwrite};
 
 /// Its instance id.
@@ -103,8 +104,8 @@ impl Desk {
             denies_latches: false,
             yielded: false,
         };
-        let view = Box::new(desk.view());
-        desk.input(Input::SessionBack { session: desk.session, timeout: Duration::from_secs(40), view });
+        let state = Box::new(desk.state());
+        desk.input(Input::SessionBack { session: desk.session, timeout: Duration::from_secs(40), state });
         // It looks at its owners again for the last time 20 seconds after its election.
         desk.pass(Duration::from_secs(30));
         assert_eq!(desk.machine.owned().len(), items as usize);
@@ -120,11 +121,11 @@ impl Desk {
         }
     }
 
-    fn view(&self) -> JobView {
-        let first: Vec<Answer> = JobView::first_queries(&self.path).iter().map(|q| self.answer(q)).collect();
-        let second = JobView::second_queries(&self.path, &first);
+    fn state(&self) -> JobState {
+        let first: Vec<Answer> = JobState::first_queries(&self.path).iter().map(|q| self.answer(q)).collect();
+        let second = JobState::second_queries(&self.path, &first);
         let second: Vec<(Query, Answer)> = second.into_iter().map(|q| (q.clone(), self.answer(&q))).collect();
-        JobView::build(&self.path, &first, &second)
+        JobState::build(&self.path, &first, &second)
     }
 
     /// Hands that in, and everything that follows from it; a run waits for [`Desk::end`].
@@ -177,7 +178,7 @@ impl Desk {
                         let place = self.tree.create_sequential(self.session, &prefix, self.now);
                         inputs.push(Input::Latched(id, Some(place.expect("a place").0)));
                     }
-                    Effect::Reload => inputs.push(Input::Reloaded(Box::new(self.view()))),
+                    Effect::Reload => inputs.push(Input::Reloaded(Box::new(self.state()))),
                     Effect::Run(run) => {
                         self.begun.extend(run.items.iter().map(|item| item.item));
                         self.runs.push(run);
@@ -216,8 +217,8 @@ impl Desk {
         self.tree.commit(other, before, self.now).expect("committed");
         self.session = self.tree.open_session();
         self.input(Input::SessionLost);
-        let view = Box::new(self.view());
-        self.input(Input::SessionBack { session: self.session, timeout: Duration::from_secs(40), view });
+        let state = Box::new(self.state());
+        self.input(Input::SessionBack { session: self.session, timeout: Duration::from_secs(40), state });
         other
     }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::{self, Contents, Inspection};
 use super::storage::{self, Storage};
-use super::{socket_path, visitor};
+use super::{client, socket_path};
 use crate::{Error, clock};
 
 /// A new or restored registry numbers its transactions from the milliseconds since 1970, this many for each. The numbers that an earlier
@@ -216,7 +216,7 @@ pub(super) fn refuse_empty(storage: &Storage, path: &Path) -> Result<(), Error> 
 }
 
 async fn ask_holder(path: &Path, what: Inspection) -> Result<String, Error> {
-    let holder = visitor::Visitor::connect(path, &socket_path(path)).await?;
+    let holder = client::Client::connect(path, &socket_path(path)).await?;
     let answer = holder.inspect(what).await?;
     answer.map_err(|reason| Error::File { path: path.to_owned(), reason })
 }

@@ -4,11 +4,11 @@
 //! (`PATH.sock`, mode 0600), so that commands work while an agent runs. Sessions end with their connection, ephemeral
 //! nodes with their session; after a restart there are none.
 
+mod client;
 mod file;
 mod maintain;
 mod socket;
 mod storage;
-mod visitor;
 mod wire;
 
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub const WRITER_THREAD: &str = file::THREAD;
 const HOLDER_PATIENCE: Duration = Duration::from_secs(2);
 const HOLDER_PAUSE: Duration = Duration::from_millis(20);
 
-/// Opens the file, or creates it, and serves it to visitors. Must be called within a tokio runtime.
+/// Opens the file, or creates it, and serves it to clients. Must be called within a tokio runtime.
 ///
 /// While the file cannot be written, the link is down: no commit succeeds, and reads fail. Everything that was not durable is
 /// forgotten then, sessions included.
@@ -63,8 +63,8 @@ pub async fn attach(path: &Path) -> Result<Arc<dyn Registry>, Error> {
             Err(Error::InUse { .. }) => {}
             Err(error @ Error::Absent { .. }) => {
                 // Its holder knows what became of it.
-                return match visitor::Visitor::connect(path, &socket_path(path)).await {
-                    Ok(visitor) => Ok(Arc::new(visitor)),
+                return match client::Client::connect(path, &socket_path(path)).await {
+                    Ok(client) => Ok(Arc::new(client)),
                     Err(_) => Err(error),
                 };
             }
@@ -76,8 +76,8 @@ pub async fn attach(path: &Path) -> Result<Arc<dyn Registry>, Error> {
             }
             Err(error) => return Err(error),
         }
-        match visitor::Visitor::connect(path, &socket_path(path)).await {
-            Ok(visitor) => return Ok(Arc::new(visitor)),
+        match client::Client::connect(path, &socket_path(path)).await {
+            Ok(client) => return Ok(Arc::new(client)),
             Err(error) if clock::instant() >= until => return Err(error),
             Err(_) => clock::sleep(HOLDER_PAUSE).await,
         }
@@ -113,9 +113,9 @@ fn describe(path: &Path) -> String {
 }
 
 /// Reaches the registry of that file through the process that holds it; `None` when none does.
-pub async fn visit(path: &Path) -> Option<Arc<dyn Registry>> {
-    let visitor = visitor::Visitor::connect(path, &socket_path(path)).await.ok()?;
-    Some(Arc::new(visitor))
+pub async fn reach(path: &Path) -> Option<Arc<dyn Registry>> {
+    let client = client::Client::connect(path, &socket_path(path)).await.ok()?;
+    Some(Arc::new(client))
 }
 
 /// The socket of that file.

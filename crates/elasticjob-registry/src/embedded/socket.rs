@@ -16,13 +16,13 @@ use super::wire::{self, Ask, Reply, Request};
 use crate::local::{Company, Store};
 use crate::{Sink, Watch, clock};
 
-/// Replies and events that wait for a slow visitor; one that lets more pile up is cut off.
+/// Replies and events that wait for a slow client; one that lets more pile up is cut off.
 const BACKLOG_MAX: usize = 10_000;
 
-/// For this long a visitor may take the refusal that ends its visit.
+/// For this long a client may take the refusal that ends its connection.
 const REFUSAL_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// For this long a holder that closes waits for its visitors: a command may be about to read the result that it waits for.
+/// For this long a holder that closes waits for its clients: a command may be about to read the result that it waits for.
 const PARTING_MAX: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Serves until it is dropped; then the socket's file goes too.
@@ -67,7 +67,7 @@ pub(super) fn serve(store: Arc<Store>, path: &Path) -> io::Result<Server> {
                     visits.spawn(async move {
                         let _open = open;
                         let session = store.open_session();
-                        if let Err(error) = visit(&store, session, stream).await {
+                        if let Err(error) = serve_client(&store, session, stream).await {
                             tracing::debug!("a client of {} disconnected: {error}", store.description());
                         }
                         store.close_session(session);
@@ -86,7 +86,7 @@ pub(super) fn serve(store: Arc<Store>, path: &Path) -> io::Result<Server> {
     Ok(Server { task, path: path.to_owned(), visits: count, id: id(path) })
 }
 
-/// Counts a visit for as long as it lasts.
+/// Counts a connection for as long as it lasts.
 struct Open(Arc<watch::Sender<usize>>);
 
 impl Open {
@@ -121,10 +121,10 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     bound
 }
 
-async fn visit(store: &Arc<Store>, session: u64, stream: UnixStream) -> io::Result<()> {
+async fn serve_client(store: &Arc<Store>, session: u64, stream: UnixStream) -> io::Result<()> {
     let (mut input, mut output) = stream.into_split();
     let (replies, mut outgoing) = mpsc::channel::<Reply>(BACKLOG_MAX);
-    let mut writer = tokio::task::JoinSet::new(); // it ends with the visit, however that ends
+    let mut writer = tokio::task::JoinSet::new(); // it ends with the connection, however that ends
     writer.spawn(async move {
         while let Some(reply) = outgoing.recv().await {
             if wire::send(&mut output, &reply).await.is_err() {
@@ -173,7 +173,7 @@ async fn visit(store: &Arc<Store>, session: u64, stream: UnixStream) -> io::Resu
     ended
 }
 
-/// Ends a visit because the store failed. The writer ends when it has written the queued replies.
+/// Ends a connection because the store failed. The writer ends when it has written the queued replies.
 async fn refuse(
     reason: String,
     replies: mpsc::Sender<Reply>,
@@ -190,7 +190,7 @@ async fn failed(failure: &mut watch::Receiver<Option<String>>) -> String {
     let reason = failure.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
     match reason {
         Some(reason) => reason,
-        None => std::future::pending().await, // the store is gone, and this visit with it
+        None => std::future::pending().await, // the store is gone, and this connection with it
     }
 }
 

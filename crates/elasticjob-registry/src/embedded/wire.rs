@@ -3,9 +3,9 @@
 
 use std::io;
 
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Event, EventKind, Mode, Node, Op, Reason, Refusal};
-use elasticjob_core::view::{Answer, Query};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -9,8 +9,8 @@ mod settings;
 
 use std::sync::Arc;
 
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::{Answer, Query};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;

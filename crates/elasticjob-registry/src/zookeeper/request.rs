@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use elasticjob_core::path;
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{self, Mode, Node, Op, Reason, Refusal};
-use elasticjob_core::view::{Answer, Query};
 use elasticjob_zookeeper::{Client, Code, CreateMode, EventKind, Failure, Found, Multi, Read, Stat, WatchEvent, Write};
 
 use super::link::{Shared, make_namespace};

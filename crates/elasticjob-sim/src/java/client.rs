@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use elasticjob_core::path::{self, JobPath};
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::shard::descending;
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::{Answer, Query};
 use elasticjob_core::wire::JobDocument;
 
 use super::desk::{Awaited, Condition, Desk, Inner, State, ask};

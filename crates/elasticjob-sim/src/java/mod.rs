@@ -18,9 +18,9 @@ mod failover;
 mod notify;
 mod sharding;
 
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Node, Op, Refusal};
-use elasticjob_core::view::{Answer, Query};
 use elasticjob_core::wire::JobDocument;
 
 use client::Client;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use elasticjob_core::job_state::JobState;
 use elasticjob_core::machine::{Effect, Input, StepResult};
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::{Answer, JobView, Query};
 
 use super::{Happening, News, Parcel, Request, World};
 use crate::Defect;
@@ -60,7 +61,7 @@ impl World {
         self.plan(at, Happening::Load { process: index, link, first: None, renewed });
     }
 
-    /// Reads the picture in two requests, as the runtime does; what changes meanwhile is read again behind it.
+    /// Reads the state in two requests, as the runtime does; what changes meanwhile is read again behind it.
     pub(super) fn load(&mut self, index: usize, link: u64, first: Option<Vec<Answer>>, renewed: bool) {
         if self.processes[index].link != link || !self.processes[index].connected {
             return;
@@ -73,23 +74,23 @@ impl World {
             return self.java_connected(index, renewed);
         }
         let Some(first) = first else {
-            let first = JobView::first_queries(&self.path).iter().map(|q| self.answer(q)).collect();
+            let first = JobState::first_queries(&self.path).iter().map(|q| self.answer(q)).collect();
             let at = self.now + self.latency();
             return self.plan(at, Happening::Load { process: index, link, first: Some(first), renewed });
         };
-        let view = Box::new(self.second_half(&first));
+        let state = Box::new(self.second_half(&first));
         let (session, timeout) = (self.processes[index].session, self.options.session_timeout);
-        self.deliver(index, self.now, Parcel::Input(Box::new(Input::SessionBack { session, timeout, view })));
+        self.deliver(index, self.now, Parcel::Input(Box::new(Input::SessionBack { session, timeout, state })));
         self.read_again(index);
     }
 
-    pub(super) fn second_half(&self, first: &[Answer]) -> JobView {
-        let second = JobView::second_queries(&self.path, first);
+    pub(super) fn second_half(&self, first: &[Answer]) -> JobState {
+        let second = JobState::second_queries(&self.path, first);
         let second: Vec<(Query, Answer)> = second.into_iter().map(|q| (q.clone(), self.answer(&q))).collect();
-        JobView::build(&self.path, first, &second)
+        JobState::build(&self.path, first, &second)
     }
 
-    /// What changed while the picture was read is read behind it.
+    /// What changed while the state was read is read behind it.
     pub(super) fn read_again(&mut self, index: usize) {
         self.processes[index].loading = false;
         let link = self.processes[index].link;
@@ -328,10 +329,10 @@ impl World {
                 self.deliver(index, asked, done(id, StepResult::Answers(answers)));
             }
             Effect::Reload => {
-                // Both halves at one moment here; a connection's first picture is read in two.
-                let first: Vec<Answer> = JobView::first_queries(&self.path).iter().map(|q| self.answer(q)).collect();
-                let view = Box::new(self.second_half(&first));
-                self.deliver(index, asked, Parcel::Input(Box::new(Input::Reloaded(view))));
+                // Both halves at one moment here; a connection's first state is read in two.
+                let first: Vec<Answer> = JobState::first_queries(&self.path).iter().map(|q| self.answer(q)).collect();
+                let state = Box::new(self.second_half(&first));
+                self.deliver(index, asked, Parcel::Input(Box::new(Input::Reloaded(state))));
             }
             Effect::Latch(id, path) => self.latch(index, id.0, &path),
             Effect::Unlatch(id, node) => {

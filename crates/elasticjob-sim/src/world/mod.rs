@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use elasticjob_core::machine::{Effect, Input, JobMachine, MachineContext, RunId, Source, StepId};
 use elasticjob_core::path::JobPath;
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::shard;
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Node, Op, Tree};
-use elasticjob_core::view::{Answer, Query};
 
 use crate::java::{Peer, Reply};
 use crate::{Chance, Change, Evidence, Fault, Journal, Options, Terms, Told, What};
@@ -66,7 +66,7 @@ struct Process {
     watched: BTreeSet<String>,
     /// Changed nodes that are about to be read: several changes in a row are one reading.
     unread: BTreeSet<String>,
-    /// Whether its picture is being read: what changes meanwhile is read again behind it.
+    /// Whether its state is being read: what changes meanwhile is read again behind it.
     loading: bool,
     latches: BTreeMap<u64, Place>,
     /// Places in latch queues that it has asked for, and no answer yet.

@@ -2,9 +2,9 @@
 
 use elasticjob_core::latch;
 use elasticjob_core::path::Place as Meaning;
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Event, EventKind, Mode, Op, Refusal};
-use elasticjob_core::view::{Answer, Query};
 
 use super::{Happening, Parcel, Place, World};
 use crate::java::Reply;

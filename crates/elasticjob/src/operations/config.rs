@@ -2,9 +2,9 @@
 
 use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::path::JobPath;
-use elasticjob_core::picture::Detail;
+use elasticjob_core::query::Query;
+use elasticjob_core::report::Detail;
 use elasticjob_core::tree::{Node, Op};
-use elasticjob_core::view::Query;
 use elasticjob_core::wire::{Difference, JobDocument};
 use elasticjob_registry::Outcome;
 
@@ -149,8 +149,8 @@ impl Operations {
         let mut ops = vec![Op::Set { path: path.clone(), data: data.clone(), version: Some(change.before.version) }];
         // `disabled` in the configuration is a half of what `disable` writes: alone it would be undone by the leader.
         if let Some(disabled) = change.disables() {
-            let picture = self.picture(&change.job, Detail::Servers).await?;
-            ops.extend(switch_servers(&picture, disabled));
+            let report = self.report(&change.job, Detail::Servers).await?;
+            ops.extend(switch_servers(&report, disabled));
         }
         let paths: Vec<String> = ops.iter().map(|op| op.path().to_owned()).collect();
         match self.registry.commit(self.session().await?, &ops).await {

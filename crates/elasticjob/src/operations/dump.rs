@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use elasticjob_core::job_state::JobState;
 use elasticjob_core::path::{self, JobPath};
-use elasticjob_core::view::JobView;
 use elasticjob_registry::{Error, Registry};
 use regex::Regex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{OperationError, Operations};
-use crate::{clock, mirror};
+use crate::{clock, watches};
 
 /// An IP as Java's expression finds it: without word boundaries.
 const IP: &str = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])){3}";
@@ -68,17 +68,17 @@ pub async fn dump_from(host: &str, port: u16, job: &str) -> Result<String, Opera
 }
 
 /// The dump of the subtree below `/<job>`; a single line end when it has no nodes. `job` may be a path below a job, as in
-/// Java. Where `cache` is a picture that a process decides by, nodes that differ from it have what it has beside them.
-pub(crate) async fn dump_text(registry: &dyn Registry, job: &str, cache: Option<&JobView>) -> Result<String, Error> {
+/// Java. Where `cache` is a state that a process decides by, nodes that differ from it have what it has beside them.
+pub(crate) async fn dump_text(registry: &dyn Registry, job: &str, cache: Option<&JobState>) -> Result<String, Error> {
     let root = format!("/{job}");
-    let nodes = mirror::subtree(registry, &root).await?;
+    let nodes = watches::subtree(registry, &root).await?;
     let job = JobPath::new(path::job_of(&root).unwrap_or_default());
     let mut entries = Vec::new();
     let mut open: Vec<&String> = nodes.get(&root).map(|(_, below)| below.iter().collect()).unwrap_or_default();
     // Depth first, the last in text order first: what is pushed last comes first.
     while let Some(at) = open.pop() {
         let Some((node, below)) = nodes.get(at) else { continue };
-        let cached = cache.and_then(|view| Some((view.mirrored(&job, at)?, at)));
+        let cached = cache.and_then(|state| Some((state.watched(&job, at)?, at)));
         entries.push(match cached {
             Some((Some(data), _)) if data == node.data.as_ref() => format!("{at} | {}", node.text()),
             Some((Some(data), _)) => format!("{at} | {} | {at} | {}", node.text(), String::from_utf8_lossy(data)),
@@ -188,11 +188,11 @@ mod tests {
         assert_eq!(dump_text(&registry, "none", None).await.expect("a dump"), "\n");
         assert!(dump_text(&registry, "j/servers", None).await.expect("a dump").starts_with("/j/servers/ip1 | "));
 
-        let mut view = JobView::default();
+        let mut state = JobState::default();
         let path = JobPath::new("j");
-        view.apply(&path, "/j/config", Some(Node::new("cron: x\n", 1, 0, Timestamp(0))));
-        view.apply(&path, "/j/servers/10.0.0.1", Some(Node::new("ENABLED", 1, 0, Timestamp(0))));
-        let text = dump_text(&registry, "j", Some(&view)).await.expect("a dump");
+        state.apply(&path, "/j/config", Some(Node::new("cron: x\n", 1, 0, Timestamp(0))));
+        state.apply(&path, "/j/servers/10.0.0.1", Some(Node::new("ENABLED", 1, 0, Timestamp(0))));
+        let text = dump_text(&registry, "j", Some(&state)).await.expect("a dump");
         assert!(text.contains("/j/servers/ip1 | ENABLED |  | \n"), "{text}");
         assert!(text.contains("/j/servers/ip2 | DISABLED | /j/servers/ip2 | ENABLED\n"), "{text}");
         assert!(text.contains("/j/config | cron: x\n\n"), "{text}");

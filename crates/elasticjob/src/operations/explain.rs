@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use elasticjob_core::config::JobConfig;
-use elasticjob_core::picture::{Detail, Explained, Facts, explain};
+use elasticjob_core::report::{Detail, Explained, Facts, explain};
 use elasticjob_core::wire::JobDocument;
 use elasticjob_registry::Error;
 
@@ -46,9 +46,9 @@ impl Operations {
 
     async fn look(&self, job: &str) -> Result<Explained, OperationError> {
         let asked = clock::instant();
-        let picture = self.known_picture(job, Detail::Full).await?;
+        let report = self.known_report(job, Detail::Full).await?;
         let answered = asked.elapsed();
-        let data = picture.view.config.as_ref().map(|node| node.data.as_ref()).unwrap_or_default();
+        let data = report.state.config.as_ref().map(|node| node.data.as_ref()).unwrap_or_default();
         let config = JobDocument::parse(data).map_err(|error| error.to_string()).and_then(|document| {
             let told = |faults: Vec<elasticjob_core::config::ConfigError>| {
                 faults.iter().map(|fault| format!("key {fault}")).collect::<Vec<_>>().join("; ")
@@ -56,6 +56,6 @@ impl Operations {
             JobConfig::check(&document, &clock::zone).map_err(told)
         });
         let registry = format!("{}, read in {} ms", self.registry.describe(), answered.as_millis());
-        Ok(explain(&picture, &Facts { now: self.clock.now(), config, registry }))
+        Ok(explain(&report, &Facts { now: self.clock.now(), config, registry }))
     }
 }

@@ -1,8 +1,8 @@
 //! Disable, enable, shut down (Java: `JobOperateAPI`).
 
-use elasticjob_core::picture::{Detail, Picture};
+use elasticjob_core::job_state::ServerState;
+use elasticjob_core::report::{Detail, JobReport};
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::ServerState;
 use elasticjob_core::wire::{JobDocument, parse_instance};
 
 use super::{OperationError, Operations, Scope};
@@ -29,20 +29,20 @@ impl Operations {
     }
 
     async fn set_disabled(&self, scope: Scope<'_>, disabled: bool) -> Result<(), OperationError> {
-        let on = |picture: &Picture, ip: &String| switch_server(picture, ip, disabled);
+        let on = |report: &JobReport, ip: &String| switch_server(report, ip, disabled);
         match scope {
             Scope::Job(job) => {
-                self.change_job(job, Detail::Brief, false, |picture| {
-                    let mut ops = switch_servers(picture, disabled);
-                    ops.extend(disabled_in_config(picture, disabled));
+                self.change_job(job, Detail::Brief, false, |report| {
+                    let mut ops = switch_servers(report, disabled);
+                    ops.extend(disabled_in_config(report, disabled));
                     Ok(ops)
                 })
                 .await
             }
             Scope::JobOnServer(job, server) => {
-                self.change_job(job, Detail::Brief, false, |picture| {
-                    known_server(picture, server)?;
-                    Ok(on(picture, &server.to_owned()).into_iter().collect())
+                self.change_job(job, Detail::Brief, false, |report| {
+                    known_server(report, server)?;
+                    Ok(on(report, &server.to_owned()).into_iter().collect())
                 })
                 .await
             }
@@ -50,9 +50,9 @@ impl Operations {
                 let jobs = self.jobs_of(server).await?;
                 let one = |job: String| async move {
                     let ip = server.to_owned();
-                    let ops = |picture: &Picture| match !disabled && is_disabled_as_a_whole(picture) {
+                    let ops = |report: &JobReport| match !disabled && is_disabled_as_a_whole(report) {
                         true => Ok(Vec::new()),
-                        false => Ok(on(picture, &ip).into_iter().collect()),
+                        false => Ok(on(report, &ip).into_iter().collect()),
                     };
                     self.change(&job, Detail::Brief, false, ops).await
                 };
@@ -69,12 +69,12 @@ impl Operations {
     /// There is no such job or server, or the registry failed.
     pub async fn shutdown(&self, scope: Scope<'_>) -> Result<(), OperationError> {
         match scope {
-            Scope::Job(job) => self.change_job(job, Detail::Items, false, |picture| Ok(shut(picture, None))).await,
+            Scope::Job(job) => self.change_job(job, Detail::Items, false, |report| Ok(shut(report, None))).await,
             Scope::JobOnServer(job, server) => {
-                self.change_job(job, Detail::Items, false, |picture| {
-                    let ops = shut(picture, Some(server));
+                self.change_job(job, Detail::Items, false, |report| {
+                    let ops = shut(report, Some(server));
                     if ops.is_empty() {
-                        known_server(picture, server)?;
+                        known_server(report, server)?;
                     }
                     Ok(ops)
                 })
@@ -83,7 +83,7 @@ impl Operations {
             Scope::Server(server) => {
                 let jobs = self.jobs_of(server).await?;
                 let one = |job: String| async move {
-                    self.change(&job, Detail::Items, false, |picture| Ok(shut(picture, Some(server)))).await
+                    self.change(&job, Detail::Items, false, |report| Ok(shut(report, Some(server)))).await
                 };
                 self.each(&jobs, one).await
             }
@@ -96,11 +96,11 @@ impl Operations {
         job: &str,
         detail: Detail,
         once: bool,
-        ops: impl Fn(&Picture) -> Result<Vec<Op>, OperationError>,
+        ops: impl Fn(&JobReport) -> Result<Vec<Op>, OperationError>,
     ) -> Result<(), OperationError> {
         let unknown = OperationError::UnknownJob { job: job.to_owned(), near: None };
-        let changed = self.change(job, detail, once, |picture| match picture.view.config {
-            Some(_) => ops(picture),
+        let changed = self.change(job, detail, once, |report| match report.state.config {
+            Some(_) => ops(report),
             None => Err(unknown.clone()),
         });
         match changed.await {
@@ -116,10 +116,10 @@ impl Operations {
     /// There is no such job or server, or the registry failed.
     pub async fn check(&self, scope: Scope<'_>) -> Result<(), OperationError> {
         match scope {
-            Scope::Job(job) => self.known_picture(job, Detail::Brief).await.map(drop),
+            Scope::Job(job) => self.known_report(job, Detail::Brief).await.map(drop),
             Scope::JobOnServer(job, server) => {
-                let picture = self.known_picture(job, Detail::Items).await?;
-                if shut(&picture, Some(server)).is_empty() { known_server(&picture, server) } else { Ok(()) }
+                let report = self.known_report(job, Detail::Items).await?;
+                if shut(&report, Some(server)).is_empty() { known_server(&report, server) } else { Ok(()) }
             }
             Scope::Server(server) => self.jobs_of(server).await.map(drop),
         }
@@ -133,9 +133,9 @@ impl Operations {
     pub async fn jobs_of(&self, server: &str) -> Result<Vec<String>, OperationError> {
         let names = self.names().await?;
         let here =
-            |picture: &Picture| picture.view.servers.contains_key(server) || !shut(picture, Some(server)).is_empty();
-        let pictures = self.pictures(&names, Detail::Servers).await?;
-        let jobs: Vec<String> = pictures.iter().filter(|p| here(p)).map(|p| p.path.job().to_owned()).collect();
+            |report: &JobReport| report.state.servers.contains_key(server) || !shut(report, Some(server)).is_empty();
+        let reports = self.reports(&names, Detail::Servers).await?;
+        let jobs: Vec<String> = reports.iter().filter(|p| here(p)).map(|p| p.path.job().to_owned()).collect();
         match jobs.is_empty() {
             true => Err(OperationError::UnknownServer { job: None, server: server.to_owned() }),
             false => Ok(jobs),
@@ -144,26 +144,26 @@ impl Operations {
 }
 
 /// Disables or enables a job on all of its servers.
-pub(super) fn switch_servers(picture: &Picture, disabled: bool) -> Vec<Op> {
-    picture.view.servers.keys().filter_map(|ip| switch_server(picture, ip, disabled)).collect()
+pub(super) fn switch_servers(report: &JobReport, disabled: bool) -> Vec<Op> {
+    report.state.servers.keys().filter_map(|ip| switch_server(report, ip, disabled)).collect()
 }
 
 /// The same on one server; `None` if it is so already.
-fn switch_server(picture: &Picture, ip: &str, disabled: bool) -> Option<Op> {
+fn switch_server(report: &JobReport, ip: &str, disabled: bool) -> Option<Op> {
     let (text, wanted) = if disabled { ("DISABLED", ServerState::Disabled) } else { ("ENABLED", ServerState::Enabled) };
-    let (path, node) = (picture.path.server(ip), picture.view.servers.get(ip)?);
-    let differs = picture.view.server(ip) != Some(wanted);
+    let (path, node) = (report.path.server(ip), report.state.servers.get(ip)?);
+    let differs = report.state.server(ip) != Some(wanted);
     differs.then(|| Op::Set { path, data: text.into(), version: Some(node.version) })
 }
 
-fn is_disabled_as_a_whole(picture: &Picture) -> bool {
-    let document = picture.view.config.as_ref().and_then(|node| JobDocument::parse(&node.data).ok());
+fn is_disabled_as_a_whole(report: &JobReport) -> bool {
+    let document = report.state.config.as_ref().and_then(|node| JobDocument::parse(&node.data).ok());
     document.is_some_and(|document| document.disabled)
 }
 
 /// `disabled` in the configuration, for instances yet to come. One that cannot be read must not keep servers from resting.
-fn disabled_in_config(picture: &Picture, disabled: bool) -> Option<Op> {
-    let (node, job) = (picture.view.config.as_ref()?, picture.path.job());
+fn disabled_in_config(report: &JobReport, disabled: bool) -> Option<Op> {
+    let (node, job) = (report.state.config.as_ref()?, report.path.job());
     let mut document = match JobDocument::parse(&node.data) {
         Ok(document) => document,
         Err(error) => {
@@ -179,22 +179,22 @@ fn disabled_in_config(picture: &Picture, disabled: bool) -> Option<Op> {
     }
     document.disabled = disabled;
     let data = document.to_yaml().into_bytes();
-    Some(Op::Set { path: picture.path.config(), data, version: Some(node.version) })
+    Some(Op::Set { path: report.path.config(), data, version: Some(node.version) })
 }
 
-pub(super) fn known_server(picture: &Picture, server: &str) -> Result<(), OperationError> {
-    if picture.view.servers.contains_key(server) {
+pub(super) fn known_server(report: &JobReport, server: &str) -> Result<(), OperationError> {
+    if report.state.servers.contains_key(server) {
         return Ok(());
     }
-    Err(OperationError::UnknownServer { job: Some(picture.path.job().to_owned()), server: server.to_owned() })
+    Err(OperationError::UnknownServer { job: Some(report.path.job().to_owned()), server: server.to_owned() })
 }
 
 /// Deletes the instance nodes, of one server or of all. A node that cannot be read belongs to the server in its name.
-pub(super) fn shut(picture: &Picture, server: Option<&str>) -> Vec<Op> {
+pub(super) fn shut(report: &JobReport, server: Option<&str>) -> Vec<Op> {
     let on = |(id, node): &(&String, &elasticjob_core::tree::Node)| {
         let told = parse_instance(&node.data).map(|instance| instance.server_ip);
         let ip = told.unwrap_or_else(|| id.split("@-@").next().unwrap_or_default().to_owned());
         server.is_none_or(|server| server == ip)
     };
-    picture.view.instances.iter().filter(on).map(|(id, _)| Op::delete(picture.path.instance(id))).collect()
+    report.state.instances.iter().filter(on).map(|(id, _)| Op::delete(report.path.instance(id))).collect()
 }

@@ -1,7 +1,7 @@
 //! Operations on jobs, servers and items (Java: `elasticjob-lite-lifecycle`; manual: "Operation"), directly on the registry:
 //! no instance is needed.
 //!
-//! Each takes one picture of the job, checks its arguments against it, and writes one transaction, which is refused when what it
+//! Each takes one report of the job, checks its arguments against it, and writes one transaction, which is refused when what it
 //! changes has changed meanwhile; what it has written is read back. An unknown job, server or item is refused and leaves no node
 //! behind.
 
@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use elasticjob_core::config::ConfigError;
 use elasticjob_core::path::{self, JobPath};
-use elasticjob_core::picture::{Detail, Known, Picture};
+use elasticjob_core::query::{Answer, Query};
+use elasticjob_core::report::{Detail, JobReport, Known};
 use elasticjob_core::tree::{Op, Reason, Refusal};
-use elasticjob_core::view::{Answer, Query};
 use elasticjob_registry::{Error, Link, Outcome, Registry};
 use futures_util::StreamExt;
 
@@ -45,7 +45,7 @@ pub use trigger::{TriggerRequest, Triggered};
 const TRIES: usize = 20;
 /// Before that.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
-/// How often a picture is read again because nodes came or went meanwhile.
+/// How often a report is read again because nodes came or went meanwhile.
 const LOOKS: usize = 5;
 /// Longest wait for a broken link to come back, to learn what became of a write.
 const LINK_WAIT: Duration = Duration::from_secs(15);
@@ -270,39 +270,39 @@ impl Operations {
         Ok(answers[0].children().iter().filter(|name| *name != "zookeeper").cloned().collect())
     }
 
-    /// One consistent picture of a job: read again until no name has come or gone between the questions. What it holds was
+    /// One consistent report of a job: read again until no name has come or gone between the questions. What it holds was
     /// then there at one moment, as far as one request of the registry has room for it (500 nodes).
-    async fn picture(&self, job: &str, detail: Detail) -> Result<Picture, OperationError> {
+    async fn report(&self, job: &str, detail: Detail) -> Result<JobReport, OperationError> {
         if !is_name(job) {
             return Err(OperationError::UnknownJob { job: job.to_owned(), near: None });
         }
         let path = JobPath::new(job);
         let mut known = self.know(&[(path.clone(), detail)], Known::new(), None).await?;
         for _ in 0..LOOKS {
-            let queries = Picture::queries(&path, detail, &known);
+            let queries = JobReport::queries(&path, detail, &known);
             let answers = self.registry.read(queries.clone()).await?;
             let seen: Known = queries.into_iter().zip(answers).collect();
-            if Picture::same_names(&known, &seen) {
-                return Ok(Picture::build(&path, &seen));
+            if JobReport::same_names(&known, &seen) {
+                return Ok(JobReport::build(&path, &seen));
             }
             known = self.know(&[(path.clone(), detail)], seen, None).await?;
         }
-        Ok(Picture::build(&path, &known))
+        Ok(JobReport::build(&path, &known))
     }
 
     /// The same of a job that must have a configuration.
-    async fn known_picture(&self, job: &str, detail: Detail) -> Result<Picture, OperationError> {
-        match self.picture(job, detail).await {
-            Ok(picture) if picture.view.config.is_some() => Ok(picture),
+    async fn known_report(&self, job: &str, detail: Detail) -> Result<JobReport, OperationError> {
+        match self.report(job, detail).await {
+            Ok(report) if report.state.config.is_some() => Ok(report),
             Ok(_) | Err(OperationError::UnknownJob { .. }) => Err(self.unknown_job(job).await),
             Err(error) => Err(error),
         }
     }
 
     /// Pictures of many jobs, in as few requests as there are levels of names, each packed with 500 questions. If a name was
-    /// created or deleted in the meantime, its job is read again. If the registry denies access to a node, the job's picture
-    /// lacks that node and names it in [`Picture::denied`].
-    async fn pictures(&self, jobs: &[String], detail: Detail) -> Result<Vec<Picture>, OperationError> {
+    /// created or deleted in the meantime, its job is read again. If the registry denies access to a node, the job's report
+    /// lacks that node and names it in [`JobReport::denied`].
+    async fn reports(&self, jobs: &[String], detail: Detail) -> Result<Vec<JobReport>, OperationError> {
         let paths: Vec<(JobPath, Detail)> = jobs.iter().map(|job| (JobPath::new(job), detail)).collect();
         let mut denied = BTreeSet::new();
         let mut known = self.know(&paths, Known::new(), Some(&mut denied)).await?;
@@ -323,7 +323,7 @@ impl Operations {
         }
         let build = |path: &JobPath| {
             let is_of_job = |at: &&String| path::job_of(at) == Some(path.job());
-            Picture { denied: denied.iter().filter(is_of_job).cloned().collect(), ..Picture::build(path, &known) }
+            JobReport { denied: denied.iter().filter(is_of_job).cloned().collect(), ..JobReport::build(path, &known) }
         };
         Ok(paths.iter().map(|(path, _)| build(path)).collect())
     }
@@ -338,7 +338,7 @@ impl Operations {
         loop {
             let open: Vec<Query> = jobs
                 .iter()
-                .flat_map(|(path, detail)| Picture::queries(path, *detail, &known))
+                .flat_map(|(path, detail)| JobReport::queries(path, *detail, &known))
                 .filter(|query| !known.contains_key(query))
                 .collect();
             if open.is_empty() {
@@ -405,7 +405,7 @@ impl Operations {
         }
     }
 
-    /// Computes operations from one picture and carries them out together; again from a new picture when they were refused,
+    /// Computes operations from one report and carries them out together; again from a new report when they were refused,
     /// since somebody else was first. Operations that come to nothing are done.
     ///
     /// When an answer is lost, what the operations come to after that tells whether they were carried out, but for `once`:
@@ -415,11 +415,11 @@ impl Operations {
         job: &str,
         detail: Detail,
         once: bool,
-        ops: impl Fn(&Picture) -> Result<Vec<Op>, OperationError>,
+        ops: impl Fn(&JobReport) -> Result<Vec<Op>, OperationError>,
     ) -> Result<(), OperationError> {
         for _ in 0..TRIES {
-            let picture = self.picture(job, detail).await?;
-            let ops = ops(&picture)?;
+            let report = self.report(job, detail).await?;
+            let ops = ops(&report)?;
             if ops.is_empty() {
                 return Ok(());
             }

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use elasticjob_core::path::JobPath;
-use elasticjob_core::picture::{Detail, Picture};
+use elasticjob_core::query::{Answer, Query};
+use elasticjob_core::report::{Detail, JobReport};
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::{Answer, Query};
 use elasticjob_registry::Outcome;
 
 use super::jobs::{known_server, shut};
@@ -29,30 +29,30 @@ impl Operations {
     pub async fn remove(&self, scope: Scope<'_>) -> Result<(), OperationError> {
         match scope {
             Scope::Job(job) => {
-                self.change_job(job, Detail::Items, false, |picture| {
-                    let servers = picture.view.servers.keys().map(|ip| Op::delete(picture.path.server(ip)));
-                    Ok(shut(picture, None).into_iter().chain(servers).collect())
+                self.change_job(job, Detail::Items, false, |report| {
+                    let servers = report.state.servers.keys().map(|ip| Op::delete(report.path.server(ip)));
+                    Ok(shut(report, None).into_iter().chain(servers).collect())
                 })
                 .await
             }
             Scope::JobOnServer(job, server) => {
                 let seen = Cell::new(false);
-                self.change_job(job, Detail::Items, false, |picture| {
+                self.change_job(job, Detail::Items, false, |report| {
                     // Asked again after a lost answer, a server that is gone is what was wanted.
                     if !seen.replace(true) {
-                        known_server(picture, server)?;
+                        known_server(report, server)?;
                     }
-                    let node = picture.view.servers.get(server).map(|_| Op::delete(picture.path.server(server)));
-                    Ok(shut(picture, Some(server)).into_iter().chain(node).collect())
+                    let node = report.state.servers.get(server).map(|_| Op::delete(report.path.server(server)));
+                    Ok(shut(report, Some(server)).into_iter().chain(node).collect())
                 })
                 .await
             }
             Scope::Server(server) => {
                 let jobs = self.jobs_of(server).await?;
                 let one = |job: String| async move {
-                    let ops = |picture: &Picture| {
-                        let node = picture.view.servers.get(server).map(|_| Op::delete(picture.path.server(server)));
-                        Ok(shut(picture, Some(server)).into_iter().chain(node).collect())
+                    let ops = |report: &JobReport| {
+                        let node = report.state.servers.get(server).map(|_| Op::delete(report.path.server(server)));
+                        Ok(shut(report, Some(server)).into_iter().chain(node).collect())
                     };
                     self.change(&job, Detail::Items, false, ops).await
                 };
@@ -73,13 +73,13 @@ impl Operations {
         let mut config = None;
         let mut had_instances = false;
         for _ in 0..SWEEPS {
-            let picture = self.picture(job, Detail::Items).await?;
-            let found = picture.view.config.as_ref().map(|node| node.czxid);
+            let report = self.report(job, Detail::Items).await?;
+            let found = report.state.config.as_ref().map(|node| node.czxid);
             if found.is_some() && config.is_some_and(|removed| found != Some(removed)) {
                 return Err(OperationError::Conflict { job: job.to_owned() });
             }
             config = config.or(found);
-            let instances = shut(&picture, None);
+            let instances = shut(&report, None);
             if !instances.is_empty() {
                 had_instances = true;
                 self.delete(instances).await?;

@@ -6,8 +6,8 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use elasticjob_core::path::JobPath;
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::{Answer, Query};
 use elasticjob_core::wire::Ledger;
 use elasticjob_registry::Link;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use elasticjob_core::picture::{Detail, JobBrief, ServerBrief, ShardInfo, job_brief, server_briefs, shard_infos};
-use elasticjob_core::view::ServerState;
+use elasticjob_core::job_state::ServerState;
+use elasticjob_core::report::{Detail, JobBrief, ServerBrief, ShardInfo, job_brief, server_briefs, shard_infos};
 
 use super::{OperationError, Operations};
 
@@ -15,7 +15,7 @@ impl Operations {
     /// The registry failed.
     pub async fn jobs(&self) -> Result<Vec<JobBrief>, OperationError> {
         let names = self.names().await?;
-        Ok(self.pictures(&names, Detail::Brief).await?.iter().filter_map(job_brief).collect())
+        Ok(self.reports(&names, Detail::Brief).await?.iter().filter_map(job_brief).collect())
     }
 
     /// The number of nodes below the namespace, whatever they are, as Java counts jobs.
@@ -33,8 +33,8 @@ impl Operations {
     ///
     /// There is no such job, or the registry failed.
     pub async fn job(&self, job: &str) -> Result<JobBrief, OperationError> {
-        let picture = self.known_picture(job, Detail::Brief).await?;
-        job_brief(&picture).ok_or_else(|| OperationError::UnknownJob { job: job.to_owned(), near: None })
+        let report = self.known_report(job, Detail::Brief).await?;
+        job_brief(&report).ok_or_else(|| OperationError::UnknownJob { job: job.to_owned(), near: None })
     }
 
     /// The jobs that know a server, by name, as they stand there.
@@ -44,8 +44,8 @@ impl Operations {
     /// No job has that server, or the registry failed.
     pub async fn jobs_on_server(&self, server: &str) -> Result<Vec<JobBrief>, OperationError> {
         let jobs = self.jobs_of(server).await?;
-        let pictures = self.pictures(&jobs, Detail::Servers).await?;
-        Ok(pictures.iter().filter_map(|picture| JobBrief::on_server(picture, server)).collect())
+        let reports = self.reports(&jobs, Detail::Servers).await?;
+        Ok(reports.iter().filter_map(|report| JobBrief::on_server(report, server)).collect())
     }
 
     /// Every server, by its IP as text.
@@ -55,7 +55,7 @@ impl Operations {
     /// The registry failed.
     pub async fn servers(&self) -> Result<Vec<ServerBrief>, OperationError> {
         let names = self.names().await?;
-        Ok(server_briefs(&self.pictures(&names, Detail::Servers).await?))
+        Ok(server_briefs(&self.reports(&names, Detail::Servers).await?))
     }
 
     /// Returns the number of items of all jobs that each server owns, by its IP address. A server that owns nothing is included if one of its
@@ -68,13 +68,13 @@ impl Operations {
         let names = self.names().await?;
         let mut items = BTreeMap::new();
         let server = |id: &str| id.split("@-@").next().unwrap_or_default().to_owned();
-        for picture in self.pictures(&names, Detail::Brief).await? {
+        for report in self.reports(&names, Detail::Brief).await? {
             // A server on which every job is disabled can own nothing.
-            let is_enabled = |ip: &String| picture.view.server(ip) != Some(ServerState::Disabled);
-            for ip in picture.view.instances.keys().map(|id| server(id)).filter(is_enabled) {
+            let is_enabled = |ip: &String| report.state.server(ip) != Some(ServerState::Disabled);
+            for ip in report.state.instances.keys().map(|id| server(id)).filter(is_enabled) {
                 items.entry(ip).or_insert(0);
             }
-            for owner in picture.items.values().filter_map(|item| item.owner_id()) {
+            for owner in report.items.values().filter_map(|item| item.owner_id()) {
                 *items.entry(server(&owner)).or_insert(0) += 1;
             }
         }
@@ -96,6 +96,6 @@ impl Operations {
     ///
     /// There is no such job, or the registry failed.
     pub async fn items(&self, job: &str) -> Result<Vec<ShardInfo>, OperationError> {
-        Ok(shard_infos(&self.known_picture(job, Detail::Items).await?))
+        Ok(shard_infos(&self.known_report(job, Detail::Items).await?))
     }
 }

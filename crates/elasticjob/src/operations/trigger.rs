@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use elasticjob_core::config::JobConfig;
-use elasticjob_core::picture::{Detail, Picture};
+use elasticjob_core::report::{Detail, JobReport};
 use elasticjob_core::tree::Op;
 use elasticjob_core::wire::{Claim, JobDocument};
 use elasticjob_registry::Outcome;
@@ -87,7 +87,7 @@ impl Operations {
     ///
     /// As of [`Operations::trigger`].
     pub async fn check_trigger(&self, job: &str) -> Result<(), OperationError> {
-        plan(&self.known_picture(job, Detail::Full).await?).map(drop)
+        plan(&self.known_report(job, Detail::Full).await?).map(drop)
     }
 
     /// The first half of [`Operations::trigger_and_wait`]: triggers, and returns what [`Operations::results`] waits for.
@@ -104,13 +104,13 @@ impl Operations {
     async fn trigger_as(&self, job: &str, request: Option<&str>) -> Result<Triggered, OperationError> {
         let until = clock::instant() + CLAIM_WAIT;
         for _ in 0..super::TRIES * 10 {
-            let picture = self.known_picture(job, Detail::Full).await?;
-            let plan = plan(&picture)?;
+            let report = self.known_report(job, Detail::Full).await?;
+            let plan = plan(&report)?;
             if plan.is_unsure && clock::instant() < until {
                 clock::sleep(LOOK).await;
                 continue;
             }
-            if self.write_triggers(&picture, &plan, request).await? {
+            if self.write_triggers(&report, &plan, request).await? {
                 let instances = plan.instances.into_iter().collect();
                 return Ok(Triggered { items: plan.items, instances, not_run: plan.not_run });
             }
@@ -122,22 +122,22 @@ impl Operations {
     /// Returns `false` if something changed before anything was written.
     async fn write_triggers(
         &self,
-        picture: &Picture,
+        report: &JobReport,
         plan: &Plan,
         request: Option<&str>,
     ) -> Result<bool, OperationError> {
-        let (path, view) = (&picture.path, &picture.view);
+        let (path, state) = (&report.path, &report.state);
         let mut all: Vec<Vec<Op>> = Vec::new();
         for item in &plan.items {
             let name = request.map_or_else(|| item.to_string(), |request| format!("{item}-{request}"));
             // One that waits already is this one too.
-            if view.item_triggers.contains(&(*item, name.clone())) {
+            if state.item_triggers.contains(&(*item, name.clone())) {
                 continue;
             }
             let result = request.map(|_| Op::ephemeral(path.result(&name), ""));
             all.push(result.into_iter().chain([Op::create(path.trigger(&name), "")]).collect());
         }
-        let waiting = plan.instances.iter().filter(|id| !view.triggers.contains(*id));
+        let waiting = plan.instances.iter().filter(|id| !state.triggers.contains(*id));
         // An instance that leaves in the meantime gets no trigger.
         all.extend(waiting.map(|id| vec![Op::exists(path.instance(id)), Op::create(path.trigger(id), "")]));
         for (number, part) in all.chunks(ITEMS_AT_ONCE).enumerate() {
@@ -160,17 +160,17 @@ impl Operations {
     }
 }
 
-fn plan(picture: &Picture) -> Result<Plan, OperationError> {
-    let (view, job) = (&picture.view, picture.path.job());
-    if view.instances.is_empty() {
+fn plan(report: &JobReport) -> Result<Plan, OperationError> {
+    let (state, job) = (&report.state, report.path.job());
+    if state.instances.is_empty() {
         return Err(OperationError::NoInstance { job: job.to_owned() });
     }
-    if view.available().is_empty() {
-        let is_leaving = view.instances.keys().all(|id| view.leaving.contains(id));
+    if state.available().is_empty() {
+        let is_leaving = state.instances.keys().all(|id| state.leaving.contains(id));
         let job = job.to_owned();
         return Err(if is_leaving { OperationError::NoInstance { job } } else { OperationError::Disabled { job } });
     }
-    let data = view.config.as_ref().map(|node| node.data.as_ref()).unwrap_or_default();
+    let data = state.config.as_ref().map(|node| node.data.as_ref()).unwrap_or_default();
     let document = JobDocument::parse(data)
         .map_err(|error| OperationError::BadConfig { job: job.to_owned(), reason: error.to_string() })?;
     let config = JobConfig::check(&document, &clock::zone).map_err(|faults| OperationError::BadConfig {
@@ -179,19 +179,19 @@ fn plan(picture: &Picture) -> Result<Plan, OperationError> {
     })?;
     let total = config.sharding_total_count;
     let mut plan = Plan::default();
-    let has_rust = view.available().iter().any(|id| !view.java.contains_key(id));
-    let has_claims = picture.items.values().any(|item| !item.claims.is_empty());
+    let has_rust = state.available().iter().any(|id| !state.java.contains_key(id));
+    let has_claims = report.items.values().any(|item| !item.claims.is_empty());
     for item in 0..total {
-        let nodes = picture.items.get(&item).cloned().unwrap_or_default();
+        let nodes = report.items.get(&item).cloned().unwrap_or_default();
         if nodes.disabled.is_some() {
             plan.not_run.push((item, "disabled"));
             continue;
         }
-        let owner = nodes.owner_id().filter(|owner| view.is_live(owner));
+        let owner = nodes.owner_id().filter(|owner| state.is_live(owner));
         let claims = || nodes.claims.iter().filter_map(|node| Claim::parse(&node.data)).map(|claim| claim.instance);
         match owner {
             Some(owner) if claims().any(|claimed| claimed == owner) => plan.items.push(item),
-            Some(owner) if view.java.contains_key(&owner) => {
+            Some(owner) if state.java.contains_key(&owner) => {
                 plan.is_unsure = true;
                 plan.instances.insert(owner);
             }
@@ -201,7 +201,7 @@ fn plan(picture: &Picture) -> Result<Plan, OperationError> {
             None if has_claims || has_rust => plan.items.push(item),
             None => {
                 plan.is_unsure = true;
-                plan.instances.extend(view.available().iter().cloned());
+                plan.instances.extend(state.available().iter().cloned());
             }
         }
     }

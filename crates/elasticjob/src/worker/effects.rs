@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use elasticjob_core::machine::{Effect, JobEvent, Level, StepId, StepResult};
 use elasticjob_core::path::JobPath;
+use elasticjob_core::query::Query;
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{Node, Op, Reason};
-use elasticjob_core::view::Query;
 use elasticjob_registry::{Error, Link, Outcome, Registry, Target};
 use tokio::sync::oneshot;
 
@@ -18,7 +18,7 @@ use super::{Message, Task};
 use crate::clock::{self, Clock};
 use crate::committer::Commit;
 use crate::latch;
-use crate::mirror;
+use crate::watches;
 
 /// Before what failed is asked for again while the link stands.
 const READ_RETRY: Duration = Duration::from_secs(1);
@@ -194,8 +194,8 @@ impl Task {
         let (path, epoch) = (slot.machine.path().clone(), slot.epoch);
         slot.reloads += 1;
         tokio::spawn(async move {
-            let view = mirror::view(&*registry, &path).await.ok().map(Box::new);
-            let _ = worker.send(Message::Reloaded { job, epoch, view });
+            let state = watches::read(&*registry, &path).await.ok().map(Box::new);
+            let _ = worker.send(Message::Reloaded { job, epoch, state });
         });
     }
 

@@ -13,7 +13,7 @@ use elasticjob_registry::{Error, Link, Outcome, Registry};
 use tokio::task::AbortHandle;
 
 use super::{Message, Task};
-use crate::{clock, mirror};
+use crate::{clock, watches};
 
 /// The pause before what failed is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ impl Task {
 /// Deletes the nodes of the session from that one on; says whether none is left. The instance goes last: whoever hears of
 /// that looks at what is left of the items.
 async fn sweep(registry: &dyn Registry, session: u64, root: &str) -> Result<bool, Error> {
-    let nodes = mirror::subtree(registry, root).await?;
+    let nodes = watches::subtree(registry, root).await?;
     let ours = nodes.into_iter().rev().filter(|(_, (node, _))| node.owner == session);
     let mut ops: VecDeque<Op> =
         ours.map(|(path, (node, _))| Op::Delete { path, version: Some(node.version) }).collect();

@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 
 use super::{JobState, NameGuard};
 use crate::execute::Executor;
-use crate::mirror::Watches;
+use crate::watches::Watches;
 
 pub(super) struct Slot {
     _reserved: NameGuard,

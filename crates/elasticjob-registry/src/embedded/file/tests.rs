@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use elasticjob_core::query::Query;
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::Query;
 use parking_lot::Mutex;
 
 use super::*;

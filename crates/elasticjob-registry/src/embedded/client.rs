@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::tree::Op;
-use elasticjob_core::view::{Answer, Query};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ use super::wire::{self, Ask, Reply, Request};
 use crate::clock;
 use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch};
 
-/// A visit's session ends with its connection; there is no timeout to wait for.
+/// A connection's session ends with its connection; there is no timeout to wait for.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An answer of the holder takes milliseconds; the slowest disk gets this long.
@@ -29,7 +29,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(15);
 const INSPECTION_MAX: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
-pub(super) struct Visitor {
+pub(super) struct Client {
     shared: Arc<Shared>,
     next: AtomicU64,
     description: String,
@@ -48,8 +48,8 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-impl Visitor {
-    pub(super) async fn connect(file: &Path, socket: &Path) -> Result<Visitor, Error> {
+impl Client {
+    pub(super) async fn connect(file: &Path, socket: &Path) -> Result<Client, Error> {
         let failed = |reason: String| Error::File { path: file.to_owned(), reason };
         let stream = UnixStream::connect(socket).await.map_err(|e| {
             failed(format!(
@@ -105,7 +105,7 @@ impl Visitor {
             }
         });
         let description = format!("the embedded registry {}, through the process that has it open", file.display());
-        Ok(Visitor { shared, next: AtomicU64::new(1), description })
+        Ok(Client { shared, next: AtomicU64::new(1), description })
     }
 
     async fn ask(&self, ask: Ask) -> Result<Reply, Error> {
@@ -164,7 +164,7 @@ fn silence(limit: Duration) -> String {
 }
 
 impl Shared {
-    /// The visit is over: the first reason counts.
+    /// The connection is over: the first reason counts.
     fn lose(&self, reason: &str) {
         self.link.send_if_modified(|link| {
             let open = matches!(link, Link::Up { .. });
@@ -199,7 +199,7 @@ impl Shared {
     }
 }
 
-impl Registry for Visitor {
+impl Registry for Client {
     fn read(&self, queries: Vec<Query>) -> BoxFuture<'_, Result<Vec<Answer>, Error>> {
         async move {
             match self.ask(Ask::Read(wire::queries(queries))).await? {

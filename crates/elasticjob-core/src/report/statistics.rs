@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Picture;
+use super::JobReport;
+use crate::job_state::ServerState;
 use crate::tree::Node;
-use crate::view::ServerState;
 use crate::wire::{JobDocument, parse_instance};
 
 /// How a job stands (Java: `JobBriefInfo.JobStatus`).
@@ -111,34 +111,34 @@ pub struct ShardInfo {
 }
 
 /// The line about a job. Returns `None` if the job has no configuration.
-pub fn job_brief(picture: &Picture) -> Option<JobBrief> {
-    let denied = picture.denied.first().map(|path| format!("access to `{path}` is denied"));
-    let (document, fault) = match picture.view.config.as_ref().map(|config| JobDocument::parse(&config.data)) {
+pub fn job_brief(report: &JobReport) -> Option<JobBrief> {
+    let denied = report.denied.first().map(|path| format!("access to `{path}` is denied"));
+    let (document, fault) = match report.state.config.as_ref().map(|config| JobDocument::parse(&config.data)) {
         Some(Ok(document)) => (Some(document), denied),
         Some(Err(error)) => (None, denied.or_else(|| Some(error.to_string()))),
         None => (None, Some(denied?)),
     };
     Some(JobBrief {
-        job_name: picture.path.job().to_owned(),
-        status: job_status(picture),
+        job_name: report.path.job().to_owned(),
+        status: job_status(report),
         description: Some(document.as_ref().and_then(|d| d.description.clone()).unwrap_or_default()),
         cron: document.as_ref().and_then(|d| d.cron.clone()),
-        instance_count: picture.view.instances.len(),
+        instance_count: report.state.instances.len(),
         sharding_total_count: document.as_ref().map_or(0, |d| d.sharding_total_count),
         fault,
     })
 }
 
 /// Java's rules, the first that fits.
-fn job_status(picture: &Picture) -> JobStatus {
-    let view = &picture.view;
-    let disabled = view.servers.keys().filter(|ip| view.server(ip) == Some(ServerState::Disabled)).count();
-    let owners: BTreeSet<String> = picture.items.values().filter_map(super::ItemView::owner_id).collect();
-    if view.instances.is_empty() {
+fn job_status(report: &JobReport) -> JobStatus {
+    let state = &report.state;
+    let disabled = state.servers.keys().filter(|ip| state.server(ip) == Some(ServerState::Disabled)).count();
+    let owners: BTreeSet<String> = report.items.values().filter_map(super::ItemReport::owner_id).collect();
+    if state.instances.is_empty() {
         JobStatus::Crashed
-    } else if disabled == view.servers.len() {
+    } else if disabled == state.servers.len() {
         JobStatus::Disabled
-    } else if owners.is_empty() || !owners.iter().all(|id| view.is_live(id)) {
+    } else if owners.is_empty() || !owners.iter().all(|id| state.is_live(id)) {
         JobStatus::ShardingFlag
     } else {
         JobStatus::Ok
@@ -147,15 +147,15 @@ fn job_status(picture: &Picture) -> JobStatus {
 
 impl JobBrief {
     /// The line about a job on one server; `None` when the job does not know it.
-    pub fn on_server(picture: &Picture, ip: &str) -> Option<JobBrief> {
-        let server = picture.view.servers.get(ip)?;
+    pub fn on_server(report: &JobReport, ip: &str) -> Option<JobBrief> {
+        let server = report.state.servers.get(ip)?;
         let here = |node: &&Node| parse_instance(&node.data).is_some_and(|i| i.server_ip == ip);
         Some(JobBrief {
-            job_name: picture.path.job().to_owned(),
+            job_name: report.path.job().to_owned(),
             status: if is_disabled_in_any_case(server) { JobStatus::Disabled } else { JobStatus::Ok },
             description: None,
             cron: None,
-            instance_count: picture.view.instances.values().filter(here).count(),
+            instance_count: report.state.instances.values().filter(here).count(),
             sharding_total_count: 0,
             fault: None,
         })
@@ -167,18 +167,18 @@ fn is_disabled_in_any_case(server: &Node) -> bool {
 }
 
 /// The lines about all servers of these jobs, in text order.
-pub fn server_briefs<'a>(pictures: impl IntoIterator<Item = &'a Picture> + Clone) -> Vec<ServerBrief> {
+pub fn server_briefs<'a>(reports: impl IntoIterator<Item = &'a JobReport> + Clone) -> Vec<ServerBrief> {
     let mut briefs: BTreeMap<&str, ServerBrief> = BTreeMap::new();
-    for picture in pictures.clone() {
-        for (ip, node) in &picture.view.servers {
+    for report in reports.clone() {
+        for (ip, node) in &report.state.servers {
             let brief = briefs.entry(ip).or_default();
             brief.server_ip.clone_from(ip);
-            brief.job_names.insert(picture.path.job().to_owned());
+            brief.job_names.insert(report.path.job().to_owned());
             brief.disabled_jobs_num += usize::from(is_disabled_in_any_case(node));
         }
     }
-    for picture in pictures {
-        for (id, node) in &picture.view.instances {
+    for report in reports {
+        for (id, node) in &report.state.instances {
             let ip = parse_instance(&node.data).map(|i| i.server_ip);
             if let Some(brief) = ip.and_then(|ip| briefs.get_mut(ip.as_str())) {
                 brief.instances.insert(id.clone());
@@ -189,10 +189,10 @@ pub fn server_briefs<'a>(pictures: impl IntoIterator<Item = &'a Picture> + Clone
 }
 
 /// The lines about a job's items, by number.
-pub fn shard_infos(picture: &Picture) -> Vec<ShardInfo> {
-    let line = |(item, nodes): (&u32, &super::ItemView)| {
+pub fn shard_infos(report: &JobReport) -> Vec<ShardInfo> {
+    let line = |(item, nodes): (&u32, &super::ItemReport)| {
         let owner = nodes.owner_id();
-        let node = owner.as_ref().and_then(|id| picture.view.instances.get(id));
+        let node = owner.as_ref().and_then(|id| report.state.instances.get(id));
         let status = if nodes.disabled.is_some() {
             ShardStatus::Disabled
         } else if nodes.running.is_some() {
@@ -206,5 +206,5 @@ pub fn shard_infos(picture: &Picture) -> Vec<ShardInfo> {
         let server_ip = told.or_else(|| Some(owner.as_deref()?.split("@-@").next()?.to_owned()));
         ShardInfo { item: *item, server_ip, instance_id: owner, status, failover: nodes.failover.is_some() }
     };
-    picture.items.iter().map(line).collect()
+    report.items.iter().map(line).collect()
 }

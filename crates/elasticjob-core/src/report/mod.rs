@@ -1,4 +1,4 @@
-//! A whole job as an operator sees it: the machine's own picture ([`JobView`]) and every item's nodes. Statistics and
+//! A whole job as an operator sees it: the machine's own state ([`JobState`]) and every item's nodes. Statistics and
 //! explanations are computed from it alone, so that they tell of one moment and by the kernel's own rules.
 
 mod explain;
@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 pub use explain::{Check, CheckName, Explained, Facts, Verdict, explain};
 pub use statistics::{JobBrief, JobStatus, ServerBrief, ShardInfo, ShardStatus, job_brief, server_briefs, shard_infos};
 
+use crate::job_state::JobState;
 use crate::latch;
 use crate::path::{JobPath, item_of_trigger, parse_item};
+use crate::query::{Answer, Query};
 use crate::time::Timestamp;
 use crate::tree::Node;
-use crate::view::{Answer, JobView, Query};
 use crate::wire::Difference;
 
 /// How much of a job is read.
@@ -34,24 +35,24 @@ pub type Known = BTreeMap<Query, Answer>;
 
 /// One job at one moment.
 #[derive(Clone, Debug)]
-pub struct Picture {
+pub struct JobReport {
     /// Its paths.
     pub path: JobPath,
     /// What the kernel sees of it.
-    pub view: JobView,
+    pub state: JobState,
     /// The children of `sharding` that are numbers; also those beyond the count of items.
-    pub items: BTreeMap<u32, ItemView>,
+    pub items: BTreeMap<u32, ItemReport>,
     /// The first places of the queues for elections and takeovers, by their paths.
     pub latches: BTreeMap<String, Node>,
     /// The instances that were started with another configuration than the stored one, with the differences.
     pub differences: BTreeMap<String, Vec<Difference>>,
-    /// The nodes that the registry refused to show. The picture lacks them.
+    /// The nodes that the registry refused to show. The report lacks them.
     pub denied: Vec<String>,
 }
 
 /// The nodes of one item.
 #[derive(Clone, Debug, Default)]
-pub struct ItemView {
+pub struct ItemReport {
     /// `sharding/<i>`, with our ledger.
     pub item: Option<Node>,
     /// `instance`: the owner.
@@ -70,15 +71,15 @@ pub struct ItemView {
     pub failovering: Option<Node>,
 }
 
-impl ItemView {
+impl ItemReport {
     /// The owner's id; none for an empty text, as Java has it.
     pub fn owner_id(&self) -> Option<String> {
         self.owner.as_ref().map(Node::text).filter(|id| !id.is_empty())
     }
 }
 
-impl Picture {
-    /// Every question that the picture needs, as far as can be told from what is known. Asked again with the answers it asks
+impl JobReport {
+    /// Every question that the report needs, as far as can be told from what is known. Asked again with the answers it asks
     /// for more, until nothing is missing: names first, then what stands behind them.
     pub fn queries(path: &JobPath, detail: Detail, known: &Known) -> Vec<Query> {
         let mut queries = vec![Query::Children(path.servers()), Query::Children(path.instances())];
@@ -122,26 +123,26 @@ impl Picture {
     }
 
     /// Puts what is known together.
-    pub fn build(path: &JobPath, known: &Known) -> Picture {
+    pub fn build(path: &JobPath, known: &Known) -> JobReport {
         let names = |at: String| known.get(&Query::Children(at));
         let node = |at: String| known.get(&Query::Node(at)).and_then(Answer::node).cloned();
         let children = |at: String| names(at).map(Answer::children).unwrap_or_default().to_vec();
         let exists = |at: String| matches!(names(at), Some(Answer::Children(Some(_))));
-        let mut view = JobView::default();
-        view.has_servers = exists(path.servers());
-        view.has_instances = exists(path.instances());
-        view.failover_items = children(path.failover_items()).iter().filter_map(|n| parse_item(n)).collect();
+        let mut state = JobState::default();
+        state.has_servers = exists(path.servers());
+        state.has_instances = exists(path.instances());
+        state.failover_items = children(path.failover_items()).iter().filter_map(|n| parse_item(n)).collect();
         let (items, instances): (Vec<String>, Vec<String>) =
             children(path.triggers()).into_iter().partition(|name| item_of_trigger(name).is_some());
-        view.triggers = instances.into_iter().collect();
-        view.item_triggers = items.into_iter().filter_map(|name| Some((item_of_trigger(&name)?, name))).collect();
-        view.leaving = children(path.leaving()).into_iter().collect();
+        state.triggers = instances.into_iter().collect();
+        state.item_triggers = items.into_iter().filter_map(|name| Some((item_of_trigger(&name)?, name))).collect();
+        state.leaving = children(path.leaving()).into_iter().collect();
         let single =
             [path.root().to_owned(), path.config(), path.leader_instance(), path.necessary(), path.processing()];
         let servers = children(path.servers()).into_iter().map(|ip| path.server(&ip));
         for at in single.into_iter().chain(servers) {
             let found = node(at.clone());
-            view.apply(path, &at, found);
+            state.apply(path, &at, found);
         }
         for id in children(path.instances()) {
             let at = path.instance(&id);
@@ -149,12 +150,12 @@ impl Picture {
             let found = known
                 .get(&Query::Node(at.clone()))
                 .map_or_else(|| Some(Node::new("", 0, 0, Timestamp(0))), |a| a.node().cloned());
-            view.apply(path, &at, found);
+            state.apply(path, &at, found);
         }
         let items = children(path.sharding()).iter().filter_map(|name| parse_item(name)).collect::<Vec<u32>>();
         let item_view = |item: u32| {
             let owner = path.item_owner(item);
-            ItemView {
+            ItemReport {
                 claims: children(owner.clone()).iter().filter_map(|name| node(format!("{owner}/{name}"))).collect(),
                 owner: node(owner),
                 item: node(path.item(item)),
@@ -175,7 +176,7 @@ impl Picture {
             Some((place.clone(), node(place)?))
         });
         let (latches, differences) = (latches.collect(), differences.collect());
-        Picture { path: path.clone(), view, items, latches, differences, denied: Vec::new() }
+        JobReport { path: path.clone(), state, items, latches, differences, denied: Vec::new() }
     }
 
     /// Whether two answers have the same names everywhere, so that what was read by the names of the first is complete for

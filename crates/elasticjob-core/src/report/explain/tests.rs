@@ -34,18 +34,18 @@ fn node(text: &str, written: Timestamp) -> Node {
 }
 
 /// A job each five seconds of two items of ours, registered at 0, of which all is well at 1000.
-fn healthy() -> (Picture, JobDocument) {
+fn healthy() -> (JobReport, JobDocument) {
     let path = crate::path::JobPath::new("j");
     let mut document = JobDocument::new("j", 2);
     document.cron = Some("0/5 * * * * ?".into());
-    let mut view = crate::view::JobView::default();
+    let mut state = crate::job_state::JobState::default();
     for (at_path, text) in [
         (path.config(), "config".to_owned()),
         (path.server("10.0.0.1"), "ENABLED".to_owned()),
         (path.instance(ID), crate::wire::instance_yaml(ID, "10.0.0.1")),
         (path.leader_instance(), ID.to_owned()),
     ] {
-        view.apply(&path, &at_path, Some(node(&text, at(0))));
+        state.apply(&path, &at_path, Some(node(&text, at(0))));
     }
     let ledger = |due: i64| {
         let text =
@@ -53,24 +53,24 @@ fn healthy() -> (Picture, JobDocument) {
                 .to_text();
         Some(node(&text, at(due)))
     };
-    let item = || ItemView {
+    let item = || ItemReport {
         owner: Some(node(ID, at(1))),
         claims: vec![node(&Claim { instance: ID.into(), at: at(1) }.to_text(), at(1))],
         item: ledger(1_000),
-        ..ItemView::default()
+        ..ItemReport::default()
     };
     let items = BTreeMap::from([(0, item()), (1, item())]);
     (
-        Picture { path, view, items, latches: BTreeMap::new(), differences: BTreeMap::new(), denied: Vec::new() },
+        JobReport { path, state, items, latches: BTreeMap::new(), differences: BTreeMap::new(), denied: Vec::new() },
         document,
     )
 }
 
-fn verdicts(picture: &Picture, document: &JobDocument) -> Vec<(CheckName, Verdict)> {
+fn verdicts(report: &JobReport, document: &JobDocument) -> Vec<(CheckName, Verdict)> {
     let zones = |_: Option<&str>| Some(TimeZone::UTC);
     let config = JobConfig::check(document, &zones).map_err(|faults| format!("{faults:?}"));
     let facts = Facts { now: at(1_002), config, registry: "here".into() };
-    let explained = explain(picture, &facts);
+    let explained = explain(report, &facts);
     assert_eq!(explained.checks.iter().map(|c| c.name).collect::<Vec<_>>(), CheckName::ALL);
     let odd = explained.checks.iter().filter(|c| matches!(c.verdict, Verdict::Cause | Verdict::Note));
     odd.map(|check| (check.name, check.verdict)).collect()
@@ -81,25 +81,25 @@ fn verdicts(picture: &Picture, document: &JobDocument) -> Vec<(CheckName, Verdic
 fn what_only_looks_like_a_trouble_is_no_cause() {
     use CheckName as Of;
     use Verdict::{Cause, Note};
-    type Change = fn(&mut Picture, &mut JobDocument);
+    type Change = fn(&mut JobReport, &mut JobDocument);
     type Case = (&'static str, Change, Vec<(CheckName, Verdict)>);
     let cases: [Case; 17] = [
         ("all is well", |_, _| {}, vec![]),
         (
             "a server that has no instance is disabled",
-            |p, _| p.view.apply(&p.path.clone(), "/j/servers/10.0.0.2", Some(node("DISABLED", at(0)))),
+            |p, _| p.state.apply(&p.path.clone(), "/j/servers/10.0.0.2", Some(node("DISABLED", at(0)))),
             vec![],
         ),
         (
             "its own server has no node",
-            |p, _| p.view.apply(&p.path.clone(), "/j/servers/10.0.0.1", None),
+            |p, _| p.state.apply(&p.path.clone(), "/j/servers/10.0.0.1", None),
             vec![(Of::Servers, Cause)],
         ),
         (
             "Java's leader divides at the next firing",
             |p, d| {
                 d.cron = Some("0 0 0 1 1 ?".into());
-                p.view.necessary = Some(node("", at(900)));
+                p.state.necessary = Some(node("", at(900)));
                 p.items.clear();
             },
             vec![(Of::Items, Note)],
@@ -107,7 +107,7 @@ fn what_only_looks_like_a_trouble_is_no_cause() {
         (
             "and should have, when one has passed",
             |p, _| {
-                p.view.necessary = Some(node("", at(900)));
+                p.state.necessary = Some(node("", at(900)));
                 p.items.clear();
             },
             vec![(Of::Items, Cause)],
@@ -116,7 +116,7 @@ fn what_only_looks_like_a_trouble_is_no_cause() {
             "what is left of an item that the job has no more",
             |p, _| {
                 let left = || Some(node("", at(5)));
-                p.items.insert(7, ItemView { disabled: left(), misfire: left(), ..ItemView::default() });
+                p.items.insert(7, ItemReport { disabled: left(), misfire: left(), ..ItemReport::default() });
             },
             vec![],
         ),
@@ -131,7 +131,7 @@ fn what_only_looks_like_a_trouble_is_no_cause() {
         (
             "a misfire of a job without instances",
             |p, _| {
-                p.view.apply(&p.path.clone(), "/j/instances/10.0.0.1@-@7", None);
+                p.state.apply(&p.path.clone(), "/j/instances/10.0.0.1@-@7", None);
                 p.items.entry(0).or_default().misfire = Some(node("", at(5)));
             },
             vec![(Of::Instances, Cause)],
@@ -184,7 +184,7 @@ fn what_only_looks_like_a_trouble_is_no_cause() {
         (
             "a server that was just enabled",
             |p, _| {
-                p.view.apply(&p.path.clone(), "/j/servers/10.0.0.1", Some(node("ENABLED", at(998))));
+                p.state.apply(&p.path.clone(), "/j/servers/10.0.0.1", Some(node("ENABLED", at(998))));
                 p.items.values_mut().for_each(|i| i.item = None);
             },
             vec![],
@@ -204,9 +204,9 @@ fn what_only_looks_like_a_trouble_is_no_cause() {
         ),
     ];
     for (what, change, expected) in cases {
-        let (mut picture, mut document) = healthy();
-        change(&mut picture, &mut document);
-        assert_eq!(verdicts(&picture, &document), expected, "{what}");
+        let (mut report, mut document) = healthy();
+        change(&mut report, &mut document);
+        assert_eq!(verdicts(&report, &document), expected, "{what}");
     }
 }
 

@@ -1,11 +1,12 @@
-//! Keeps the machines' pictures of their jobs: sets the watches and reads. A watch says where; what stands there is read.
+//! Keeps the state of each job current: sets the watches and reads the nodes that changed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use elasticjob_core::job_state::JobState;
 use elasticjob_core::path::JobPath;
+use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::tree::Node;
-use elasticjob_core::view::{Answer, JobView, Query};
 use elasticjob_registry::{Error, Registry, Sink, Target, Watch};
 
 /// The watches of a job: the fixed ones, and one for each node that its machine asked for.
@@ -15,26 +16,26 @@ pub(crate) struct Watches {
     pub(crate) nodes: HashMap<String, Watch>,
 }
 
-/// The picture of a job.
-pub(crate) async fn view(registry: &dyn Registry, path: &JobPath) -> Result<JobView, Error> {
-    let first = registry.read(JobView::first_queries(path)).await?;
-    let queries = JobView::second_queries(path, &first);
+/// The state of a job.
+pub(crate) async fn read(registry: &dyn Registry, path: &JobPath) -> Result<JobState, Error> {
+    let first = registry.read(JobState::first_queries(path)).await?;
+    let queries = JobState::second_queries(path, &first);
     let second: Vec<(Query, Answer)> = if queries.is_empty() {
         Vec::new()
     } else {
         let answers = registry.read(queries.clone()).await?;
         queries.into_iter().zip(answers).collect()
     };
-    Ok(JobView::build(path, &first, &second))
+    Ok(JobState::build(path, &first, &second))
 }
 
-/// Sets all watches of a job anew, then reads its picture: what changes meanwhile is told.
+/// Sets all watches of a job anew, then reads its state: what changes meanwhile is told.
 pub(crate) async fn load(
     registry: &dyn Registry,
     path: &JobPath,
     nodes: Vec<String>,
     sink: &Sink,
-) -> Result<(Watches, JobView), Error> {
+) -> Result<(Watches, JobState), Error> {
     let targets = [
         Target::Node(path.config()),
         Target::Subtree(path.servers()),
@@ -47,8 +48,8 @@ pub(crate) async fn load(
     let fixed = futures_util::future::try_join_all(fixed).await?;
     let single = futures_util::future::try_join_all(single).await?;
     let watches = Watches { _fixed: fixed, nodes: nodes.into_iter().zip(single).collect() };
-    let view = view(registry, path).await?;
-    Ok((watches, view))
+    let state = read(registry, path).await?;
+    Ok((watches, state))
 }
 
 /// Every node from that one on, with the paths of its children in text order; what goes meanwhile is left out.

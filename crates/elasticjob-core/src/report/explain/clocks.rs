@@ -21,12 +21,12 @@ impl Look<'_> {
         let mut words: BTreeMap<String, Vec<Word>> = BTreeMap::new();
         let mut hear = |instance: String, word: Word| {
             // What an earlier life of that name has said does not count.
-            let life = self.picture.view.instances.get(&instance).map(|node| node.czxid);
+            let life = self.report.state.instances.get(&instance).map(|node| node.czxid);
             if life.is_some_and(|life| word.zxid >= life) {
                 words.entry(instance).or_default().push(word);
             }
         };
-        for nodes in self.picture.items.values() {
+        for nodes in self.report.items.values() {
             for (claim, node) in nodes.claims.iter().filter_map(|node| Some((Claim::parse(&node.data)?, node))) {
                 hear(claim.instance, Word { zxid: node.czxid, at: claim.at, registry: node.created });
             }

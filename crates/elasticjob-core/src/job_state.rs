@@ -1,5 +1,5 @@
-//! One job's subtree as the machine keeps it: what decides, and nothing else. `running` nodes are not part of it, since
-//! watching them tells every instance of every run (ARCHITECTURE.md, "Decide from the mirror").
+//! The nodes of one job by which the machine decides, kept current by watches. `running` nodes are not part of it, because a watch on
+//! them would notify every instance of every run.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -7,54 +7,10 @@ use std::sync::{Arc, OnceLock};
 use litemap::LiteMap;
 
 use crate::path::{JobPath, Place, item_of_trigger};
+use crate::query::{Answer, Query};
 use crate::shard::descending;
 use crate::tree::Node;
 use crate::wire::parse_instance;
-
-/// A question to the registry.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Query {
-    /// The node of that path.
-    Node(String),
-    /// The names of its children.
-    Children(String),
-}
-
-impl Query {
-    /// The node that it is about.
-    pub fn path(&self) -> &str {
-        match self {
-            Query::Node(path) | Query::Children(path) => path,
-        }
-    }
-}
-
-/// The answer to a [`Query`]; `None` when the node is missing.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// Of [`Query::Node`].
-    Node(Option<Node>),
-    /// Of [`Query::Children`].
-    Children(Option<Vec<String>>),
-}
-
-impl Answer {
-    /// The node that was asked for.
-    pub fn node(&self) -> Option<&Node> {
-        match self {
-            Answer::Node(node) => node.as_ref(),
-            Answer::Children(_) => None,
-        }
-    }
-
-    /// The children that were asked for, none for a missing node.
-    pub fn children(&self) -> &[String] {
-        match self {
-            Answer::Children(Some(names)) => names,
-            Answer::Children(None) | Answer::Node(_) => &[],
-        }
-    }
-}
 
 /// What a server node says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,9 +23,9 @@ pub enum ServerState {
     Garbled,
 }
 
-/// The picture of one job.
+/// The nodes of one job by which the machine decides, as this process knows them.
 #[derive(Clone, Debug, Default)]
-pub struct JobView {
+pub struct JobState {
     /// `/<job>`.
     pub root: Option<Node>,
     /// `config`.
@@ -86,9 +42,9 @@ pub struct JobView {
     pub java: LiteMap<String, String>,
     /// The server of each instance whose node can be read.
     server_ips: LiteMap<String, String>,
-    /// [`JobView::available`], worked out once: a leader asks for it at each input.
+    /// [`JobState::available`], worked out once: a leader asks for it at each input.
     available: OnceLock<Arc<[String]>>,
-    /// [`JobView::takes_part`], worked out once: half of the rules ask for it.
+    /// [`JobState::takes_part`], worked out once: half of the rules ask for it.
     takes_part: OnceLock<bool>,
     /// `leader/election/instance`.
     pub leader: Option<Node>,
@@ -106,8 +62,8 @@ pub struct JobView {
     pub item_triggers: BTreeSet<(u32, String)>,
 }
 
-impl JobView {
-    /// The first questions for a picture; the answers say which further ones are needed.
+impl JobState {
+    /// The first queries; their answers decide which further ones are needed.
     pub fn first_queries(path: &JobPath) -> Vec<Query> {
         vec![
             Query::Node(path.root().to_owned()),
@@ -131,11 +87,11 @@ impl JobView {
     }
 
     /// Puts the answers together.
-    pub fn build(path: &JobPath, first: &[Answer], second: &[(Query, Answer)]) -> JobView {
+    pub fn build(path: &JobPath, first: &[Answer], second: &[(Query, Answer)]) -> JobState {
         let node = |index: usize| first.get(index).and_then(Answer::node).cloned();
         let names = |index: usize| first.get(index).map(Answer::children).unwrap_or_default();
         let exists = |index: usize| matches!(first.get(index), Some(Answer::Children(Some(_))));
-        let mut view = JobView {
+        let mut state = JobState {
             root: node(0),
             config: node(1),
             has_servers: exists(2),
@@ -147,14 +103,14 @@ impl JobView {
             triggers: names(8).iter().filter(|n| item_of_trigger(n).is_none()).cloned().collect(),
             item_triggers: names(8).iter().filter_map(|n| Some((item_of_trigger(n)?, n.clone()))).collect(),
             leaving: names(9).iter().cloned().collect(),
-            ..JobView::default()
+            ..JobState::default()
         };
         for (query, answer) in second {
             if let Query::Node(at) = query {
-                view.apply(path, at, answer.node().cloned());
+                state.apply(path, at, answer.node().cloned());
             }
         }
-        view
+        state
     }
 
     /// Takes one change in. Of two reads of one node the later write stays.
@@ -218,9 +174,9 @@ impl JobView {
         self.has_instances |= !self.instances.is_empty();
     }
 
-    /// The data that the picture has of a node, for comparison: `None` where it keeps none, `Some(None)` where the node is
+    /// The data that the state has of a node, for comparison: `None` where it keeps none, `Some(None)` where the node is
     /// missing in it.
-    pub fn mirrored(&self, path: &JobPath, at: &str) -> Option<Option<&[u8]>> {
+    pub fn watched(&self, path: &JobPath, at: &str) -> Option<Option<&[u8]>> {
         fn data(node: Option<&Node>) -> Option<&[u8]> {
             node.map(|node| node.data.as_ref())
         }
@@ -263,7 +219,7 @@ impl JobView {
         })
     }
 
-    /// Whether the instance whose picture this is is registered, and its server enabled.
+    /// Whether the instance whose state this is is registered, and its server enabled.
     pub(crate) fn takes_part(&self, id: &str, server_ip: &str) -> bool {
         let enabled = || self.server(server_ip) == Some(ServerState::Enabled);
         *self.takes_part.get_or_init(|| self.is_live(id) && enabled())

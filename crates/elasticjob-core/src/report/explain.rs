@@ -14,15 +14,15 @@ use jiff::tz::TimeZone;
 
 pub use check::{Check, CheckName, Explained, Verdict};
 
-use super::{ItemView, Picture};
+use super::{ItemReport, JobReport};
 use crate::config::JobConfig;
 use crate::cron::Cron;
+use crate::job_state::ServerState;
 use crate::latch;
 use crate::ranges::Ranges;
 use crate::shard;
 use crate::time::Timestamp;
 use crate::tree::Node;
-use crate::view::ServerState;
 use crate::wire::{Ledger, parse_instance};
 
 /// A firing that nobody has begun is told so long after it was due: who asks has a clock of his own.
@@ -37,7 +37,7 @@ const SHOWN_MAX: usize = 10;
 /// How far back the latest firing is searched: beyond the longest distance of yearly ones.
 const LOOK_BACK_MAX: Duration = Duration::from_secs(5 * 366 * 86_400);
 
-/// What is known beside the picture.
+/// What is known beside the report.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The clock of who asks.
@@ -48,9 +48,9 @@ pub struct Facts {
     pub registry: String,
 }
 
-/// Explains a job by its picture, which must be of [`super::Detail::Full`].
-pub fn explain(picture: &Picture, facts: &Facts) -> Explained {
-    let mut look = Look { picture, facts, config: facts.config.as_ref().ok(), checks: Vec::new() };
+/// Explains a job by its report, which must be of [`super::Detail::Full`].
+pub fn explain(report: &JobReport, facts: &Facts) -> Explained {
+    let mut look = Look { report, facts, config: facts.config.as_ref().ok(), checks: Vec::new() };
     look.push(CheckName::Registry, Verdict::Fine, facts.registry.clone());
     look.configuration();
     look.job();
@@ -70,7 +70,7 @@ pub fn explain(picture: &Picture, facts: &Facts) -> Explained {
 }
 
 struct Look<'a> {
-    picture: &'a Picture,
+    report: &'a JobReport,
     facts: &'a Facts,
     config: Option<&'a JobConfig>,
     checks: Vec<Check>,
@@ -111,25 +111,25 @@ impl Look<'_> {
     }
 
     fn is_live(&self, id: &str) -> bool {
-        self.picture.view.is_live(id)
+        self.report.state.is_live(id)
     }
 
     /// The items that the job is cut into; a missing node counts as one without owner and marks.
-    fn items_of_job(&self) -> Vec<(u32, ItemView)> {
+    fn items_of_job(&self) -> Vec<(u32, ItemReport)> {
         let total = self.config.map_or(0, |c| c.sharding_total_count);
-        (0..total).map(|item| (item, self.picture.items.get(&item).cloned().unwrap_or_default())).collect()
+        (0..total).map(|item| (item, self.report.items.get(&item).cloned().unwrap_or_default())).collect()
     }
 
     fn configuration(&mut self) {
         match &self.facts.config {
             Err(faults) => self.push(CheckName::Configuration, Verdict::Cause, faults.clone()),
             Ok(config) => {
-                let since = self.picture.view.config.as_ref().map_or(Timestamp(0), |node| node.modified);
+                let since = self.report.state.config.as_ref().map_or(Timestamp(0), |node| node.modified);
                 let evidence = format!("{} items, written {}", config.sharding_total_count, self.ago(since));
-                if self.picture.differences.is_empty() {
+                if self.report.differences.is_empty() {
                     return self.push(CheckName::Configuration, Verdict::Fine, evidence);
                 }
-                let told = self.picture.differences.iter().map(|(id, found)| {
+                let told = self.report.differences.iter().map(|(id, found)| {
                     let keys: Vec<String> =
                         found.iter().map(|d| format!("`{}` `{}` instead of `{}`", d.key, d.here, d.stored)).collect();
                     format!("{id} was started with {}", keys.join(", "))
@@ -142,11 +142,11 @@ impl Look<'_> {
     }
 
     fn job(&mut self) {
-        let view = &self.picture.view;
-        let enabled: Vec<&str> = view
+        let state = &self.report.state;
+        let enabled: Vec<&str> = state
             .servers
             .keys()
-            .filter(|ip| view.server(ip) == Some(ServerState::Enabled))
+            .filter(|ip| state.server(ip) == Some(ServerState::Enabled))
             .map(String::as_str)
             .collect();
         match self.config {
@@ -167,15 +167,16 @@ impl Look<'_> {
     }
 
     fn instances(&mut self) {
-        let view = &self.picture.view;
-        if view.instances.is_empty() {
+        let state = &self.report.state;
+        if state.instances.is_empty() {
             let evidence = "no instance runs this job; start an agent whose file contains it, or reload the file with SIGHUP; if an agent runs, its log and /readyz show why the job has not joined";
             return self.push(CheckName::Instances, Verdict::Cause, evidence);
         }
-        let evidence = joined(view.instances.keys());
-        if !view.leaving.is_empty() {
-            let leaves = if view.leaving.len() == 1 { "leaves when its runs end" } else { "leave when their runs end" };
-            let evidence = format!("{evidence}; {} {leaves}", joined(view.leaving.iter()));
+        let evidence = joined(state.instances.keys());
+        if !state.leaving.is_empty() {
+            let leaves =
+                if state.leaving.len() == 1 { "leaves when its runs end" } else { "leave when their runs end" };
+            let evidence = format!("{evidence}; {} {leaves}", joined(state.leaving.iter()));
             return self.push(CheckName::Instances, Verdict::Note, evidence);
         }
         self.push(CheckName::Instances, Verdict::Fine, evidence);
@@ -186,21 +187,21 @@ impl Look<'_> {
         if self.skip(CheckName::Servers, &[CheckName::Job, CheckName::Instances]) {
             return;
         }
-        let view = &self.picture.view;
-        let state = |ip: &str| match view.server(ip) {
+        let state = &self.report.state;
+        let word = |ip: &str| match state.server(ip) {
             Some(ServerState::Enabled) => "enabled",
             Some(ServerState::Disabled) => "disabled",
             Some(ServerState::Garbled) => "has a server node with an invalid value (expected ENABLED or DISABLED)",
             None => "has no server node",
         };
         let mut states: BTreeMap<String, &str> = BTreeMap::new();
-        for (id, node) in &view.instances {
+        for (id, node) in &state.instances {
             match parse_instance(&node.data) {
-                Some(instance) => drop(states.insert(instance.server_ip.clone(), state(&instance.server_ip))),
+                Some(instance) => drop(states.insert(instance.server_ip.clone(), word(&instance.server_ip))),
                 None => drop(states.insert(format!("the node of instance {id}"), "unreadable")),
             }
         }
-        let resting = view.servers.keys().filter(|ip| view.server(ip) == Some(ServerState::Disabled));
+        let resting = state.servers.keys().filter(|ip| state.server(ip) == Some(ServerState::Disabled));
         let resting: Vec<&String> = resting.filter(|ip| !states.contains_key(*ip)).collect();
         let (fine, wrong): (Vec<_>, Vec<_>) = states.iter().partition(|(_, state)| **state == "enabled");
         let told = |states: &[(&String, &&str)]| -> String {
@@ -228,7 +229,7 @@ impl Look<'_> {
         if self.skip(CheckName::Leader, &[CheckName::Job, CheckName::Instances, CheckName::Servers]) {
             return;
         }
-        let found = match self.picture.view.leader_id() {
+        let found = match self.report.state.leader_id() {
             None => Err(format!("no instance leads, so no instance assigns the items{}", self.queue("election"))),
             Some(id) if self.is_live(&id) => Ok(id),
             Some(id) => Err(format!("the registered leader {id} has left; a new election is pending")),
@@ -241,11 +242,11 @@ impl Look<'_> {
 
     /// Who is first in the queue of a latch: where nothing goes on, its process does not act.
     fn queue(&self, latch: &str) -> String {
-        let prefix = self.picture.path.below(&format!("leader/{latch}/latch/"));
-        let Some((place, node)) = self.picture.latches.iter().find(|(place, _)| place.starts_with(&prefix)) else {
+        let prefix = self.report.path.below(&format!("leader/{latch}/latch/"));
+        let Some((place, node)) = self.report.latches.iter().find(|(place, _)| place.starts_with(&prefix)) else {
             return String::new();
         };
-        let instances = &self.picture.view.instances;
+        let instances = &self.report.state.instances;
         let instance = instances.iter().find(|(_, instance)| instance.owner == node.owner).map(|(id, _)| id.as_str());
         let way_out = if latch::is_guarded(place) {
             "the next instance in the queue continues without that process; if no instance is queued, restart that process".to_owned()
@@ -275,14 +276,14 @@ impl Look<'_> {
                 Some(_) => orphaned.push(*item),
             }
         }
-        let asked = self.picture.view.necessary.as_ref().map(|node| node.created);
+        let asked = self.report.state.necessary.as_ref().map(|node| node.created);
         let since = asked.map(|since| format!("resharding requested {}", self.ago(since)));
         if unowned.is_empty() && orphaned.is_empty() {
             let mut told: Vec<String> = owners.iter().map(|(id, items)| format!("{} on {id}", Ranges(items))).collect();
             let verdict = if asked.is_some() { Verdict::Note } else { Verdict::Fine };
             told.extend(since);
             // Jobs with few items meet on the same instances.
-            let few = items.len() < self.picture.view.available().len();
+            let few = items.len() < self.report.state.available().len();
             if few && self.config.is_some_and(|c| c.sharding_strategy.eq_ignore_ascii_case(shard::DEFAULT)) {
                 told.push(format!(
                     "the strategy {} assigns the items of all jobs with few items to the same instances; `jobShardingStrategyType: ROUND_ROBIN` spreads them",
@@ -308,9 +309,9 @@ impl Look<'_> {
     }
 
     /// The items of the job with that mark; what is left of items that it has no more keeps nothing from running.
-    fn marked(&self, mark: impl Fn(&ItemView) -> bool) -> Vec<u32> {
+    fn marked(&self, mark: impl Fn(&ItemReport) -> bool) -> Vec<u32> {
         let total = self.config.map_or(u32::MAX, |config| config.sharding_total_count);
-        let items = self.picture.items.iter().filter(|(item, nodes)| **item < total && mark(nodes));
+        let items = self.report.items.iter().filter(|(item, nodes)| **item < total && mark(nodes));
         items.map(|(item, _)| *item).collect()
     }
 
@@ -327,7 +328,7 @@ impl Look<'_> {
     fn orphan(&self, mark: Option<&Node>) -> Option<String> {
         let node = mark?;
         let id = node.text();
-        match self.picture.view.instances.get(&id) {
+        match self.report.state.instances.get(&id) {
             None => Some(format!("set at {}, by instance {id}, which has left", self.ago(node.created))),
             // The instance came back in a new session under its old name.
             Some(live) if node.owner != 0 && live.owner != node.owner => {
@@ -343,7 +344,7 @@ impl Look<'_> {
             return;
         }
         let mut orphans = Vec::new();
-        for (item, nodes) in &self.picture.items {
+        for (item, nodes) in &self.report.items {
             for (word, mark) in [("running", &nodes.running), ("failover", &nodes.failover)] {
                 if let Some(told) = self.orphan(mark.as_ref()) {
                     orphans.push(format!("mark `{word}` of item {item}: {told}"));
@@ -354,7 +355,7 @@ impl Look<'_> {
                 orphans.push(format!("mark `failovering` of item {item}: {told}"));
             }
         }
-        let waiting = &self.picture.view.failover_items;
+        let waiting = &self.report.state.failover_items;
         if !waiting.is_empty() {
             orphans.push(format!(
                 "the interrupted runs of items {} wait for a takeover{}",
@@ -370,7 +371,7 @@ impl Look<'_> {
 
     /// The items that run on an instance that is there, and since when.
     fn running(&self) -> Vec<(u32, &Node)> {
-        let running = self.picture.items.iter().filter_map(|(item, nodes)| Some((*item, nodes.running.as_ref()?)));
+        let running = self.report.items.iter().filter_map(|(item, nodes)| Some((*item, nodes.running.as_ref()?)));
         running.filter(|(_, node)| self.orphan(Some(node)).is_none()).collect()
     }
 
@@ -389,7 +390,7 @@ impl Look<'_> {
         let tell = |(item, node): &(u32, &Node)| {
             let id = node.text();
             // A run goes on over the end of its session; so does a mark that nobody took away.
-            let life = self.picture.view.instances.get(&id).map(|instance| instance.czxid);
+            let life = self.report.state.instances.get(&id).map(|instance| instance.czxid);
             let before = if life.is_some_and(|life| node.czxid < life) {
                 ", started before that instance registered again"
             } else {
@@ -444,8 +445,8 @@ impl Look<'_> {
 
     /// Triggers are taken up at once, but for items that run.
     fn triggers(&mut self) {
-        let view = &self.picture.view;
-        let mut waiting: Vec<u32> = view.item_triggers.iter().map(|(item, _)| *item).collect();
+        let state = &self.report.state;
+        let mut waiting: Vec<u32> = state.item_triggers.iter().map(|(item, _)| *item).collect();
         waiting.dedup();
         let running: Vec<u32> = self.running().iter().map(|(item, _)| *item).collect();
         let (after, stuck): (Vec<u32>, Vec<u32>) = waiting.into_iter().partition(|item| running.contains(item));
@@ -457,12 +458,12 @@ impl Look<'_> {
             ));
         }
         if !stuck.is_empty() {
-            let owner = |item: &u32| self.picture.items.get(item).and_then(ItemView::owner_id);
+            let owner = |item: &u32| self.report.items.get(item).and_then(ItemReport::owner_id);
             let owners: BTreeSet<String> = stuck.iter().filter_map(owner).collect();
             let owners = if owners.is_empty() { "an owner".to_owned() } else { joined(owners.iter()) };
             told.push(format!("items {} were triggered and wait for {owners} to start them", Ranges(&stuck)));
         }
-        let gone = joined(view.triggers.iter().filter(|id| !view.is_live(id)));
+        let gone = joined(state.triggers.iter().filter(|id| !state.is_live(id)));
         if !gone.is_empty() {
             told.push(format!(
                 "a trigger is pending for {gone}, which has left; the leader passes it on to the owners of its items"
@@ -510,7 +511,7 @@ impl Look<'_> {
             return self.push(CheckName::LastFiring, Verdict::Fine, "none yet");
         };
         // No firing was due before the job existed.
-        if self.picture.view.config.as_ref().is_some_and(|config| due < config.created) {
+        if self.report.state.config.as_ref().is_some_and(|config| due < config.created) {
             let evidence = format!("no firing is more than {} old yet, and younger ones are not judged", Span(slack));
             return self.push(CheckName::LastFiring, Verdict::Fine, evidence);
         }
@@ -520,11 +521,11 @@ impl Look<'_> {
         let (mut begun, mut owed, mut twice) = (Vec::new(), BTreeMap::<String, Vec<u32>>::new(), false);
         for (item, nodes) in self.items_of_job() {
             let Some(owner) = nodes.owner_id().filter(|_| !nodes.claims.is_empty()) else { continue };
-            let view = &self.picture.view;
-            let instance = view.instances.get(&owner);
-            let server = instance.and_then(|n| parse_instance(&n.data)).and_then(|i| view.servers.get(&i.server_ip));
+            let state = &self.report.state;
+            let instance = state.instances.get(&owner);
+            let server = instance.and_then(|n| parse_instance(&n.data)).and_then(|i| state.servers.get(&i.server_ip));
             // Since when it could have begun one, as far as nodes tell.
-            let settled = [instance, nodes.owner.as_ref(), server, view.config.as_ref()].map(since);
+            let settled = [instance, nodes.owner.as_ref(), server, state.config.as_ref()].map(since);
             let settled = settled.into_iter().max().unwrap_or_default() + Duration::from_secs(1);
             let ledger = nodes.item.as_ref().and_then(|node| Ledger::parse(&node.data));
             let accounted = ledger.map_or(settled, |ledger| ledger.due.max(settled));

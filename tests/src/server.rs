@@ -23,7 +23,7 @@ pub struct Server {
 pub enum Speech {
     /// Without TLS.
     Plain,
-    /// TLS from the first byte on.
+    /// the connection uses TLS from the start (implicit TLS, usual on port 465) on.
     Tls,
     /// TLS after the command `STARTTLS`.
     StartTls,

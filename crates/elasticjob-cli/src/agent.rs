@@ -24,6 +24,8 @@ use crate::serve::Served;
 
 /// After a second signal an agent in which nothing runs has this long to delete its nodes.
 const LAST_WRITES: Duration = Duration::from_secs(2);
+/// SIGXFSZ, with the number that it has on Linux.
+const FILE_SIZE_SIGNAL: i32 = 25;
 /// The jobs of `elasticjob up` without a file.
 const QUICK_START: &str = include_str!("quick-start.yaml");
 
@@ -135,6 +137,8 @@ struct Signals {
 
 impl Signals {
     fn new() -> Result<Signals, Failure> {
+        // A write beyond the limit of a file's size fails then, as on a full disk, and does not end the process.
+        drop(signal(SignalKind::from_raw(FILE_SIZE_SIGNAL))?);
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,

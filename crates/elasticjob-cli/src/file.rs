@@ -2,7 +2,7 @@
 //! what was expected.
 
 pub(crate) mod advice;
-mod job;
+pub(crate) mod job;
 mod reader;
 
 use std::collections::{BTreeMap, HashSet};
@@ -184,6 +184,9 @@ fn absolute_sqlite(url: &str, folder: &Path) -> String {
     }
 }
 
+/// The key of an agent's settings, in any of Spring's spellings.
+const ROOT: &str = "elasticjob";
+
 const START: Position = Position { line: 1, column: 1 };
 
 /// Reads a text, with every fault in [`AgentFile::faults`].
@@ -202,7 +205,8 @@ pub(crate) fn parse(text: &str, env: &dyn Fn(&str) -> Option<String>) -> AgentFi
         reader.fault(duplicate.at, text);
     }
     reader.substitute(&mut root, env);
-    let top = root.map().and_then(|m| m.iter().find(|e| squeeze(&e.key) == "elasticjob"));
+    let top = root.map().and_then(|m| m.iter().find(|e| squeeze(&e.key) == ROOT));
+    reader.beside(root.map().unwrap_or_default(), top);
     match top {
         None => reader.fault(START, "key `elasticjob` is missing: expected `elasticjob:` with `jobs:` below it"),
         Some(top) => {
@@ -250,6 +254,30 @@ fn syntax(text: &str, error: &yaml::YamlError) -> String {
 }
 
 impl Reader {
+    /// The other keys of the file, which may be those of a Spring application. A key of the agent among them has no effect.
+    fn beside(&mut self, entries: &[Entry], top: Option<&Entry>) {
+        for entry in entries.iter().filter(|entry| top.is_none_or(|top| top.at != entry.at)) {
+            let key = squeeze(&entry.key);
+            let known = TOP.iter().find(|known| squeeze(known) == key);
+            if key == ROOT {
+                let line = top.map_or(1, |top| top.at.line);
+                self.fault(
+                    entry.at,
+                    format!("key `{}`: the settings of the agent are already in line {line}", entry.key),
+                );
+            } else if let Some(inner) = entry.key.split_once('.').filter(|(root, _)| squeeze(root) == ROOT) {
+                self.fault(entry.at, format!("key `{}`: write `elasticjob:` and below it `{}`", entry.key, inner.1));
+            } else if let Some(known) = known {
+                self.fault(
+                    entry.at,
+                    format!("key `{}` is beside `elasticjob`: it belongs below it, as `{known}`", entry.key),
+                );
+            } else if top.is_some() && key.len() < 2 * ROOT.len() && strsim::osa_distance(&key, ROOT) <= 2 {
+                self.fault(entry.at, format!("unknown key `{}`: did you mean `elasticjob`?", entry.key));
+            }
+        }
+    }
+
     fn top(&mut self, top: &Entry, file: &mut AgentFile) {
         let entries = self.settings(top);
         let mut jobs_seen = false;

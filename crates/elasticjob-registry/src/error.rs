@@ -28,7 +28,7 @@ pub enum Error {
     },
     /// The access is refused.
     #[error(
-        "access to `{path}` is denied: check the digest (`regCenter.digest` or ELASTICJOB_DIGEST), or grant that user access to this node (ACL)"
+        "access to `{path}` is denied: check the digest (`regCenter.digest` or ELASTICJOB_DIGEST), or grant that user access to this node and its parent, below the namespace (ACL)"
     )]
     Denied {
         /// The node.

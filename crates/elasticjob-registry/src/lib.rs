@@ -232,6 +232,11 @@ pub async fn attach(address: &str) -> Result<Arc<dyn Registry>, Error> {
     match RegistryUrl::parse(address)? {
         #[cfg(feature = "embedded")]
         RegistryUrl::Embedded(path) => embedded::attach(&path).await,
+        // A command that only reads must not create a namespace that does not exist.
+        #[cfg(feature = "zookeeper")]
+        RegistryUrl::Zookeeper(settings) => {
+            Ok(Arc::new(zookeeper::Zookeeper::connect(zookeeper::Settings { creates_namespace: false, ..settings })?))
+        }
         url => open(url).await,
     }
 }

@@ -1,4 +1,4 @@
-//! `staticSharding`: items stay with their owner as long as it lives.
+//! `staticSharding`: items stay with their owner as long as that instance is alive.
 
 use std::time::Duration;
 

@@ -116,7 +116,9 @@ fn choose(addresses: &[Address], preference: &NetworkPreference, is_shared: bool
 fn is_preferred(preference: &str, ip: IpAddr) -> bool {
     let text = ip.to_string();
     let whole = || Regex::new(&format!("^(?:{preference})$")).is_ok_and(|r| r.is_match(&text));
-    text.starts_with(preference) || whole()
+    // IPv6 addresses have several spellings.
+    let same = || preference.trim_start_matches('[').trim_end_matches(']').parse() == Ok(ip);
+    text.starts_with(preference) || same() || whole()
 }
 
 /// The lives that connections of this process have, by what their registry calls itself and their address. Who comes at the
@@ -166,6 +168,15 @@ mod tests {
             let preference = case["preferred_network_ip"].as_str().expect("text");
             assert_eq!(Some(is_preferred(preference, ip)), case["preferred"].as_bool(), "{case}");
         }
+    }
+
+    #[test]
+    fn an_ipv6_address_is_preferred_in_each_of_its_spellings() {
+        let ip: IpAddr = "fd00:9::b".parse().expect("an address");
+        for preference in ["fd00:9::b", "FD00:9::B", "fd00:9:0:0:0:0:0:b", "[fd00:9::000b]", "fd00:9"] {
+            assert!(is_preferred(preference, ip), "{preference}");
+        }
+        assert!(!is_preferred("fd00:9::c", ip));
     }
 
     #[test]

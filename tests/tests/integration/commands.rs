@@ -164,7 +164,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
             vec!["--registry", "ftp://x", "job", "list"],
             "expected zookeeper://HOST:PORT,HOST:PORT/NAMESPACE or embedded:PATH",
         ),
-        (vec!["--registry", "ftp://x", "up"], "elasticjob: --registry: registry address `ftp://x`"),
+        (vec!["--registry", "ftp://x", "up"], "registry address `ftp://x`"),
         (vec!["cron", "* * * * *"], "5 fields, expected at least 6"),
         (vec!["cron", "* * * * * ?", "--zone", "GMT+99"], "--zone `GMT+99`"),
         (vec!["cron", "* * * * * ?", "--from", "yesterday"], "--from `yesterday`: expected a time like"),
@@ -397,7 +397,7 @@ fn what_cannot_be_undone_is_asked_on_a_terminal() {
     };
     let applied = apply(&format!("{}{}", job("later"), job("hello")));
     assert!(applied.status.success(), "{}", text(&applied.stderr));
-    assert!(text(&applied.stderr).contains("job `later` not found; skipped:"), "{}", text(&applied.stderr));
+    assert!(text(&applied.stderr).contains("job `later` not found; this job is skipped"), "{}", text(&applied.stderr));
     assert!(text(&output(&["job", "config", "hello"], folder.path()).stdout).contains("0/4"));
     assert_eq!(apply(&job("later")).status.code(), Some(1));
 }

@@ -157,6 +157,51 @@ fn the_command_whose_write_fills_the_disk_says_so() {
 }
 
 #[test]
+fn tokens_rise_although_an_older_copy_of_the_file_was_put_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, [journal, _]) = write_file(folder.path(), folder.path(), elasticjob_tests::free_port());
+    let mut process = agent(folder.path(), &file, &folder.path().join("log"));
+    eventually("runs", PATIENCE, || (journal.runs().len() > 2).then_some(()));
+    assert!(output(&["registry", "backup", "elasticjob.db", "copy.db"], folder.path()).status.success());
+    let before = journal.runs().len();
+    eventually("runs after the copy", PATIENCE, || (journal.runs().len() > before + 3).then_some(()));
+    process.signal("TERM");
+    assert_eq!(process.wait(PATIENCE).code(), Some(0), "{}", process.log());
+    let last = journal.runs().iter().map(|run| run.token).max();
+    let count = journal.runs().len();
+    std::fs::copy(folder.path().join("copy.db"), folder.path().join("elasticjob.db")).expect("copies");
+    let _process = agent(folder.path(), &file, &folder.path().join("log2"));
+    eventually("runs after the start", PATIENCE, || (journal.runs().len() > count + 2).then_some(()));
+    let runs = journal.runs();
+    assert!(
+        runs[count..].iter().all(|run| Some(run.token) > last),
+        "tokens go back: {:?} after {last:?}",
+        &runs[count..]
+    );
+}
+
+/// `ulimit -f` ends a process at a write beyond it, unless the process handles the signal.
+#[test]
+fn a_limit_of_the_file_size_is_reported_as_a_full_disk_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, [journal, _]) = write_file(folder.path(), folder.path(), elasticjob_tests::free_port());
+    let mut process = agent(folder.path(), &file, &folder.path().join("log"));
+    eventually("runs", PATIENCE, || (journal.runs().len() > 2).then_some(()));
+    let limit = |bytes: &str| {
+        let pid = process.pid().to_string();
+        let set = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={bytes}:unlimited")]).status();
+        assert!(set.expect("prlimit").success());
+    };
+    limit("400000");
+    eventually("it is logged", PATIENCE, || process.log().contains("cannot write the embedded registry").then_some(()));
+    assert!(process.log().contains("File too large"), "{}", process.log());
+    limit("unlimited");
+    eventually("it goes on", PATIENCE, || process.log().contains("is writable again").then_some(()));
+    process.signal("TERM");
+    assert_eq!(process.wait(PATIENCE).code(), Some(0), "{}", process.log());
+}
+
+#[test]
 fn the_history_in_a_file_on_a_full_disk_can_be_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let disk = Disk::mount(&folder.path().join("disk"));

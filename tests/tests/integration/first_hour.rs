@@ -221,7 +221,7 @@ fn a_silent_first_in_the_queue_of_an_election_is_named() {
     let explained = output(&["--registry", &url, "job", "explain", "report"], folder.path());
     let explained = text(&explained.stdout);
     assert!(explained.contains(&format!("session {session:#x}")), "{explained}");
-    assert!(explained.contains("the first node in its queue belongs to session"), "{explained}");
+    assert!(explained.contains("the first node in the queue of the election latch belongs to session"), "{explained}");
 }
 
 /// Three agents are restarted one after the other, while one of six items runs for long.

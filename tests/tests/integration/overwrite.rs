@@ -197,3 +197,31 @@ fn a_file_that_always_counts_does_so_at_a_hang_up_although_it_was_not_edited() {
     let log = process.log();
     assert!(log.contains("the stored configuration differs and `overwrite` is true"), "{log}");
 }
+
+/// No instance would accept these, so that the job would stop at its next start.
+#[test]
+fn what_no_instance_accepts_is_not_applied() {
+    let case = Case::new();
+    let file = case.file("file.yaml", "0/1", "");
+    let _agent = case.agent(&file, "log");
+    let stored = case.run(&["job", "config", "report"]);
+    let long = "z".repeat(130_000);
+    for (change, expected) in [
+        (
+            stored.replace("props:\n", "props:\n  elasticjob.retry.cuont: 3\n"),
+            "unknown property `elasticjob.retry.cuont`: did you mean",
+        ),
+        (stored.replace("jobName:", &format!("jobParameter: {long}\njobName:")), "can have at most 120000 bytes"),
+    ] {
+        let path = case.folder.path().join("changed.yaml");
+        std::fs::write(&path, change).expect("a file");
+        let url = format!("zookeeper://{}/overwrite", case.zookeeper.address());
+        let mut command = command();
+        command.args(["--registry", &url, "job", "apply", "--yes"]).arg(&path);
+        let refused = command.output().expect("runs");
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{told}");
+        assert!(told.contains(expected), "{told}");
+        assert_eq!(case.run(&["job", "config", "report"]), stored);
+    }
+}

@@ -68,6 +68,24 @@ fn a_missing_or_wrong_digest_is_reported_with_what_to_do_and_other_jobs_run_on()
     assert!(text.contains("registry") && text.contains("CAUSE") && text.contains("check the digest"), "{text}");
 }
 
+/// A command with a mistyped digest would create the namespace for a user that does not exist.
+#[test]
+fn a_command_creates_no_namespace() {
+    let zookeeper = ZooKeeper::start();
+    let url = format!("zookeeper://{}/refusals", zookeeper.address());
+    for arguments in [&["job", "list"][..], &["server", "list"], &["job", "explain", "a"], &["job", "disable", "a"]] {
+        let mut command = command();
+        command.env("ELASTICJOB_DIGEST", "u:typo").args(["--registry", &url]).args(arguments);
+        let output = command.output().expect("runs");
+        let fails = arguments[0] == "job" && arguments[1] != "list";
+        assert_eq!(output.status.success(), !fails, "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = file(folder.path(), "right.yaml", &zookeeper, ", digest: 'u:p'", &["mine"], 0);
+    let right = agent(&file, &folder.path().join("log"));
+    eventually("the agent joins", PATIENCE, || right.log().contains("INFO joined").then_some(()));
+}
+
 /// The job of [`file`] with that many items, below a namespace that exists.
 #[test]
 fn a_right_that_is_missing_on_one_item_holds_up_that_item_alone_and_the_root_need_not_be_writable() {

@@ -112,7 +112,11 @@ fn wait_prints_the_result_of_each_item_and_disabled_ones_are_named() {
     case.done(&["job", "disable", "once"]);
     let refused = case.run(&["job", "trigger", "once"]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stderr).contains("job `once` is disabled"), "{}", text(&refused.stderr));
+    assert!(
+        text(&refused.stderr).contains("job `once`, all of its servers, or all of its items are disabled"),
+        "{}",
+        text(&refused.stderr)
+    );
     let explained = case.done(&["job", "explain", "once"]);
     assert!(explained.contains("triggers") && explained.contains("none pending"), "{explained}");
 }
@@ -240,7 +244,8 @@ fn a_wait_that_takes_long_says_for_what_and_ends_at_its_limit() {
     let output = case.run(&["job", "trigger", "once", "--wait", "--timeout", "7"]);
     process.signal("CONT");
     assert_eq!(output.status.code(), Some(1));
-    let said = "job `once`: items [0-3]: not started by any instance; `elasticjob job explain once` shows why";
+    let said =
+        "waiting for job `once`, items [0-3]: not started by any instance; `elasticjob job explain once` shows why";
     assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
     let results = text(&output.stdout);
     let result = "unknown: the wait ended before the result arrived; the item is not started by any instance";

@@ -199,7 +199,7 @@ impl Reader {
 
 /// Properties whose names begin like ours, or like those of Java's job types and error handlers, must be known, and so must one
 /// that is nearly a known one: a typing error would be silent.
-fn unknown_property(key: &str) -> Option<String> {
+pub(crate) fn unknown_property(key: &str) -> Option<String> {
     if elasticjob::agent::PROPERTIES.contains(&key) || key.starts_with(ITEM_PARAMETER) {
         return None;
     }

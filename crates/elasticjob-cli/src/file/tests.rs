@@ -326,6 +326,35 @@ fn faults_say_what_to_do() {
     }
 }
 
+#[test]
+fn a_key_of_the_agent_beside_its_root_is_a_fault() {
+    let good = "elasticjob:\n  jobs:\n    a: {shardingTotalCount: 1, elasticJobType: SCRIPT, props: {script.command.line: x}}\n";
+    for (beside, expected) in [
+        (
+            "regCenter: {serverLists: 'h:1', namespace: a}",
+            "key `regCenter` is beside `elasticjob`: it belongs below it",
+        ),
+        ("tracing: {dataSource: {url: 'sqlite://t.db'}}", "key `tracing` is beside `elasticjob`"),
+        ("jobs: {}", "key `jobs` is beside `elasticjob`"),
+        ("reg-center: {}", "it belongs below it, as `regCenter`"),
+        ("elasticjob.regCenter.namespace: a", "write `elasticjob:` and below it `regCenter.namespace`"),
+        ("elastic-job: {jobs: {}}", "key `elastic-job`: the settings of the agent are already in line 1"),
+        ("elasticjobs: {}", "unknown key `elasticjobs`: did you mean `elasticjob`?"),
+    ] {
+        let Err(crate::Failure::Faults(found)) =
+            crate::agent::load_with(&format!("{good}{beside}\n"), "FILE", &|_| None)
+        else {
+            panic!("{beside}: no fault")
+        };
+        let lines: Vec<String> = found.lines().filter(|line| !line.contains("warning")).collect();
+        assert_eq!(lines.len(), 1, "{beside}: {lines:?}");
+        assert!(lines[0].contains(expected) && lines[0].starts_with("FILE:4:1: "), "{beside}: {lines:?}");
+    }
+    for beside in ["spring: {application: {name: x}}", "server.port: 8080", "logging: {level: info}"] {
+        assert!(crate::agent::load_with(&format!("{good}{beside}\n"), "FILE", &|_| None).is_ok(), "{beside}");
+    }
+}
+
 /// The faults of a file with this job, and the warnings, as `elasticjob check` prints them.
 fn checked(job: &str) -> (Vec<String>, Vec<String>) {
     let text = format!("elasticjob:\n  jobs:\n    a: {{shardingTotalCount: 1, {job}}}\n");

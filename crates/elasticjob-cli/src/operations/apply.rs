@@ -9,6 +9,7 @@ use serde_json::json;
 use similar::TextDiff;
 
 use crate::args::Output;
+use crate::file::job::unknown_property;
 use crate::output::{self, Listing};
 use crate::{Failure, agent};
 
@@ -56,12 +57,29 @@ async fn keep_disabled(operations: &Operations, mut document: JobDocument) -> Jo
     document
 }
 
+/// The properties of a configuration that nothing reads, except for those that are stored already: another program may read those.
+async fn unknown_properties(operations: &Operations, document: &JobDocument) -> Vec<String> {
+    let stored = operations.config(&document.job_name).await;
+    let stored = stored.ok().and_then(|stored| JobDocument::parse(stored.text.as_bytes()).ok());
+    let is_stored = |key: &str| stored.iter().any(|stored| stored.props.contains_key(key));
+    let new = document.props.keys().filter(|key| !is_stored(key));
+    new.filter_map(|key| unknown_property(key))
+        .map(|fault| format!("elasticjob: job `{}`: {fault}", document.job_name))
+        .collect()
+}
+
 /// Shows every difference, asks once, and writes. Nothing is written when one of them has a fault. Jobs that the registry does not
 /// contain yet are skipped, if it contains another one of the file.
 pub(super) async fn run(operations: &Operations, wanted: Wanted, yes: bool, format: Output) -> Result<(), Failure> {
     let mut documents = Vec::new();
     match wanted {
-        Wanted::Stored(document) => documents.push(*document),
+        Wanted::Stored(document) => {
+            let unknown = unknown_properties(operations, &document).await;
+            if !unknown.is_empty() {
+                return Err(Failure::Wrong(unknown));
+            }
+            documents.push(*document);
+        }
         Wanted::OfFile(found) => {
             for document in found {
                 documents.push(keep_disabled(operations, document).await);

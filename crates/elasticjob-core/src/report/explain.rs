@@ -230,7 +230,11 @@ impl Look<'_> {
             return;
         }
         let found = match self.report.state.leader_id() {
-            None => Err(format!("no instance leads, so no instance assigns the items{}", self.queue("election"))),
+            None => {
+                let queue = Some(self.queue("election")).filter(|queue| !queue.is_empty());
+                let parts = ["no instance leads, so no instance assigns the items".to_owned()].into_iter().chain(queue);
+                Err(parts.collect::<Vec<_>>().join("; "))
+            }
             Some(id) if self.is_live(&id) => Ok(id),
             Some(id) => Err(format!("the registered leader {id} has left; a new election is pending")),
         };
@@ -254,7 +258,7 @@ impl Look<'_> {
             format!("end that process, or delete the node {place}")
         };
         format!(
-            "; the first node in its queue belongs to session {:#x} ({}), since {}; if this does not change, that process is stuck: {way_out}",
+            "the first node in the queue of the {latch} latch belongs to session {:#x} ({}), since {}; if this does not change, that process is stuck: {way_out}",
             node.owner,
             instance.unwrap_or("process unknown"),
             self.ago(node.created)
@@ -357,11 +361,12 @@ impl Look<'_> {
         }
         let waiting = &self.report.state.failover_items;
         if !waiting.is_empty() {
-            orphans.push(format!(
-                "the interrupted runs of items {} wait for a takeover{}",
-                Ranges(&waiting.iter().copied().collect::<Vec<u32>>()),
-                self.queue("failover")
-            ));
+            let items: Vec<u32> = waiting.iter().copied().collect();
+            orphans.push(format!("the interrupted runs of items {} wait for a takeover", Ranges(&items)));
+        }
+        let queue = self.queue("failover");
+        if !orphans.is_empty() && !queue.is_empty() {
+            orphans.push(queue);
         }
         if orphans.is_empty() {
             return self.push(CheckName::Marks, Verdict::Fine, "no stale marks");

@@ -475,7 +475,10 @@ fn load(database: &Database) -> Result<Tree, Fault> {
         counters.insert(LIVES, lives)?;
     }
     transaction.commit()?;
-    Ok(Contents::read(database)?.into_tree())
+    let mut contents = Contents::read(database)?;
+    // The file may be an older copy, put back without `restore`: tokens that it does not know were issued later.
+    contents.zxid = contents.last_zxid().max(super::maintain::first_transaction());
+    Ok(contents.into_tree())
 }
 
 fn write_batch(database: &Database, batch: &[Change]) -> Result<(), Fault> {

@@ -11,11 +11,11 @@ use super::storage::{self, Storage};
 use super::{client, socket_path};
 use crate::{Error, clock};
 
-/// A new or restored registry numbers its transactions from the milliseconds since 1970, this many for each. The numbers that an earlier
-/// file has issued may not be known, and fencing tokens must not go back. The numbers are below 2^53 until the year 2248.
+/// A registry that is created, opened or restored numbers its transactions from the milliseconds since 1970, this many for each. The numbers
+/// that an earlier file has issued may not be known, and fencing tokens must not go back. The numbers are below 2^53 until the year 2248.
 const TRANSACTIONS_PER_MILLISECOND: u64 = 1 << 10;
 
-fn first_transaction() -> u64 {
+pub(super) fn first_transaction() -> u64 {
     clock::now().0.unsigned_abs() * TRANSACTIONS_PER_MILLISECOND
 }
 

@@ -221,7 +221,14 @@ async fn connect(shared: &Shared, session: Option<&Session>) -> Result<Client, N
         if session.is_some() {
             client.sync("/").await?; // another server may lag behind what we have seen
         }
-        make_namespace(shared, &client).await
+        match shared.settings.creates_namespace {
+            true => make_namespace(shared, &client).await,
+            // Fails if the server rejects the digest.
+            false => client.read(&[Read::Node(&shared.root)]).await.and_then(|found| match found.first() {
+                Some(Found::Error(code)) if *code != Code::NO_NODE => Err(Failure::Refused(*code)),
+                _ => Ok(()),
+            }),
+        }
     };
     match clock::within(limit, prepare).await {
         Some(prepared) => prepared?,

@@ -29,6 +29,8 @@ pub struct Settings {
     pub connection_timeout: Duration,
     /// `user:password`: every node is then created for that user alone. None by default.
     pub digest: Option<String>,
+    /// `true` (the default) creates the namespace at the first connect. `false` creates it with the first node in it.
+    pub creates_namespace: bool,
 }
 
 impl std::fmt::Debug for Settings {
@@ -54,6 +56,7 @@ impl Settings {
             session_timeout: Duration::ZERO,
             connection_timeout: Duration::ZERO,
             digest: None,
+            creates_namespace: true,
         }
     }
 

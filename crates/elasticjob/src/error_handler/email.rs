@@ -19,7 +19,7 @@ const TO: &str = "props.email.to";
 const CC: &str = "props.email.cc";
 const BCC: &str = "props.email.bcc";
 const SUBJECT: &str = "props.email.subject";
-/// TLS from the first byte on; without it, plain SMTP.
+/// the connection uses TLS from the start (implicit TLS, usual on port 465) on; without it, plain SMTP.
 const USE_SSL: &str = "props.email.useSsl";
 /// Hosts whose certificate is not checked, by commas; `*` for all.
 const TRUST: &str = "props.email.ssl.trust";

@@ -200,8 +200,17 @@ impl Operations {
     }
 }
 
+/// Keys that name a plugin. An instance may have one that this process does not know.
+const PLUGINS: [&str; 5] = [
+    "elasticJobType",
+    "jobListenerTypes",
+    "jobErrorHandlerType",
+    "jobShardingStrategyType",
+    "jobExecutorThreadPoolSizeProviderType",
+];
+
 /// Faults, and names that only the instances can judge. Properties are checked of what is known here.
-fn check(document: &JobDocument, class: &str, plugins: &Plugins) -> (Vec<ConfigError>, Vec<ConfigError>) {
+pub(super) fn check(document: &JobDocument, class: &str, plugins: &Plugins) -> (Vec<ConfigError>, Vec<ConfigError>) {
     let config = match JobConfig::check(document, &clock::zone) {
         Ok(config) => config,
         Err(faults) => return (faults, Vec::new()),
@@ -211,7 +220,7 @@ fn check(document: &JobDocument, class: &str, plugins: &Plugins) -> (Vec<ConfigE
         Some(job_type) => execute::check(&config, &*job_type.executor(), plugins),
         None => plugins.check(&config),
     };
-    let (properties, names): (Vec<_>, Vec<_>) = found.into_iter().partition(|fault| fault.key.starts_with("props"));
-    faults.extend(properties);
+    let (names, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|fault| PLUGINS.contains(&fault.key));
+    faults.extend(others);
     (faults, names)
 }

@@ -53,7 +53,11 @@ impl Operations {
             let told = |faults: Vec<elasticjob_core::config::ConfigError>| {
                 faults.iter().map(|fault| format!("key {fault}")).collect::<Vec<_>>().join("; ")
             };
-            JobConfig::check(&document, &clock::zone).map_err(told)
+            let config = JobConfig::check(&document, &clock::zone).map_err(told)?;
+            // Its instances reject what its job type does not accept, and keep the configuration before.
+            let class = report.state.root.as_ref().map(elasticjob_core::tree::Node::text).unwrap_or_default();
+            let (faults, _) = super::config::check(&document, &class, &self.plugins);
+            if faults.is_empty() { Ok(config) } else { Err(told(faults)) }
         });
         let registry = format!("{}, read in {} ms", self.registry.describe(), answered.as_millis());
         Ok(explain(&report, &Facts { now: self.clock.now(), config, registry }))

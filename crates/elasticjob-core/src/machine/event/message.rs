@@ -56,7 +56,7 @@ impl fmt::Display for Message<'_> {
             JobEvent::Skipped { items, reason, .. } if items.is_empty() => write!(f, "skipped a firing: {reason}"),
             JobEvent::Skipped { reason, .. } => write!(f, "items skipped a firing: {reason}"),
             JobEvent::Passed { .. } => f.write_str(
-                "no Rust instance started the items at these due times, and they are not caught up; possible causes: a run that was still active, resharding, or an owner that was paused or disconnected",
+                "the registry has no start of the items for these due times, and they are not caught up; possible causes: a run that was still active, a resharding, an owner that was paused or disconnected, or a registry that was restored from a backup",
             ),
             JobEvent::Lost { .. } => {
                 f.write_str("the registry connection was lost before the run started; the items do not run for this due time, unless another instance ran them")

@@ -16,8 +16,6 @@ const COMMANDS: [&str; 5] = [
     "props.elasticjob.listener.started.command.line",
     "props.elasticjob.listener.completed.command.line",
 ];
-/// Words that mean something to a shell, and nothing to a program.
-const OPERATORS: [&str; 11] = ["|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1", "&>"];
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "busybox"];
 
 /// Returns a fault for each command of the configuration whose program does not exist or is not executable on this host. Relative
@@ -34,31 +32,79 @@ pub fn missing_programs(config: &JobConfig, folder: &Path) -> Vec<ConfigError> {
 /// Returns a sentence for each command of the configuration that seems to be meant for a shell.
 pub fn shell_warnings(config: &JobConfig) -> Vec<(&'static str, String)> {
     let found = commands(config).into_iter().filter_map(|(key, line, words)| {
-        let shell = words.first().and_then(|program| Path::new(program).file_name()?.to_str());
-        let operator = match shell.is_some_and(|shell| SHELLS.contains(&shell)) {
-            // What follows the shell's own argument, as in `sh -c "a" && b`.
-            true => {
-                let ends_quote = |word: &&str| word.ends_with("\";") || word.ends_with("';");
-                let operator = words.iter().map(String::as_str).find(|word| OPERATORS.contains(word));
-                operator.or_else(|| line.split(' ').find(ends_quote))?
-            }
-            false => {
-                // A quoted operator is an argument on purpose.
-                let plain = line.split(' ').find(|word| {
-                    let word = word.trim_end_matches(';');
-                    let is_variable = word.starts_with('$') && word.len() > 1;
-                    let is_expanded = word.contains("$(") || word.contains('`') || word.starts_with("~/");
-                    OPERATORS.contains(&word) || is_variable || is_expanded
-                });
-                plain.or_else(|| line.split(' ').find(|word| word.len() > 1 && word.ends_with(';')))?
-            }
-        };
+        let program = words.first().and_then(|program| Path::new(program).file_name()?.to_str());
+        let word = word_for_a_shell(line, program.is_some_and(|program| SHELLS.contains(&program)))?;
         let text = format!(
-            "`{operator}` reaches the program as an argument, since no shell reads the command; for a shell write: sh -c \"…\""
+            "`{word}` reaches the program as an argument, since no shell reads the command; for a shell write: sh -c \"…\"; for an argument, put it into single quotes"
         );
         Some((key, text))
     });
     found.collect()
+}
+
+/// The first word of a command line that a shell would not pass on as it is. What is in single quotes is an argument on purpose.
+/// With `has_shell`, a shell reads its own argument, and only what follows it is for another one, as in `sh -c "a" && b`.
+fn word_for_a_shell(line: &str, has_shell: bool) -> Option<&str> {
+    let plain = without_quoted(line, has_shell);
+    let mut at = 0;
+    plain.split(' ').find_map(|word| {
+        let original = &line[at..at + word.len()];
+        at += word.len() + 1;
+        (is_operator(word) || (!has_shell && is_expanded(word))).then_some(original)
+    })
+}
+
+/// The line with the same length, where quoted text is masked: it means nothing to a shell. In double quotes, `$` and backquotes do.
+fn without_quoted(line: &str, masks_double: bool) -> String {
+    let mut quote = None;
+    let mut plain = String::with_capacity(line.len());
+    for c in line.chars() {
+        let is_quote = match quote {
+            Some(open) => c == open,
+            None => matches!(c, '"' | '\''),
+        };
+        if is_quote {
+            quote = if quote.is_some() { None } else { Some(c) };
+        }
+        let is_shown = quote.is_none() || (quote == Some('"') && !masks_double && is_expanding(c));
+        match is_shown && !is_quote {
+            true => plain.push(c),
+            false => plain.extend(std::iter::repeat_n('x', c.len_utf8())),
+        }
+    }
+    plain
+}
+
+fn is_expanding(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '$' | '`' | '{' | '(' | '_' | ' ')
+}
+
+/// Redirections, pipes and the ends of commands. An address may contain `&` and `;`.
+fn is_operator(word: &str) -> bool {
+    let is_address = word.contains("://");
+    word.contains(['|', '<', '>'])
+        || word.contains("&&")
+        || word == "&"
+        || (word.ends_with('&') && word.len() > 1 && !is_address)
+        || (word.contains(';') && !is_address)
+}
+
+/// Variables, commands, the home folder and patterns of file names.
+fn is_expanded(word: &str) -> bool {
+    let is_address = word.contains("://");
+    let is_variable = word.char_indices().any(|(at, c)| {
+        let next = word[at + c.len_utf8()..].chars().next();
+        c == '$' && next.is_some_and(|next| next.is_ascii_alphanumeric() || matches!(next, '_' | '{' | '('))
+    });
+    let is_list = word
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .is_some_and(|(list, _)| list.contains(',') && !list.contains([':', '"']));
+    is_variable
+        || word.contains('`')
+        || word == "~"
+        || word.starts_with("~/")
+        || (!is_address && (word.contains('*') || word.contains('?') || is_list))
 }
 
 fn commands(config: &JobConfig) -> Vec<(&'static str, &str, Vec<String>)> {
@@ -193,11 +239,34 @@ mod tests {
             ("/bin/bash -c \"a && b\"", None),
             ("sh -c \"echo A\" && echo b", Some("`&&`")),
             ("bash -c 'echo B' | cat", Some("`|`")),
-            ("sh -c \"exit 1\"; echo b", Some("`1\";`")),
+            ("sh -c \"exit 1\"; echo b", Some("`\"exit 1\";`")),
             ("echo ~/x", Some("`~/x`")),
             ("echo `date`", Some("``date``")),
             ("printf 5$", None),
-            ("grep a|b file", None),
+            ("grep 'a|b' file", None),
+            ("grep a|b file", Some("`a|b`")),
+            ("ls 2>/dev/null", Some("`2>/dev/null`")),
+            ("ls >>out", Some("`>>out`")),
+            ("ls a>out", Some("`a>out`")),
+            ("ls &>out", Some("`&>out`")),
+            ("ls <in", Some("`<in`")),
+            ("ls a||b", Some("`a||b`")),
+            ("ls a&&ls b", Some("`a&&ls`")),
+            ("ls a;ls b", Some("`a;ls`")),
+            ("ls ;", Some("`;`")),
+            ("ls \"$HOME\"", Some("`\"$HOME\"`")),
+            ("ls \"a b $HOME\"", Some("`$HOME\"`")),
+            ("env FOO=$BAR ls", Some("`FOO=$BAR`")),
+            ("ls ~", Some("`~`")),
+            ("ls *.txt ü", Some("`*.txt`")),
+            ("ls ü ?.txt", Some("`?.txt`")),
+            ("ls {a,b}", Some("`{a,b}`")),
+            ("ls '*.txt' '$HOME' '>'", None),
+            ("curl http://h/?a=1&b=2;c", None),
+            ("post {\"a\":1,\"b\":2} a=b x-y", None),
+            ("sh -c \"ls *.txt > $HOME/out\"", None),
+            ("sh -c \"ls\" >out", Some("`>out`")),
+            ("sh run.sh $1", None),
         ] {
             let warnings = shell_warnings(&config(command));
             let told = warnings.first().map(|(_, text)| text.as_str());

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_nobody_followed_has_had_no_term() {
+    fn a_leader_without_followers_has_had_no_term() {
         let logs =
             [log(&[(1, 1, 4), (3, 1, 5)]), log(&[(1, 1, 4), (3, 1, 5)]), log(&[(1, 1, 4), (2, 1, 3), (3, 4, 5)])];
         assert_eq!(carried_out(&logs, &[]).log, log(&[(1, 1, 4), (3, 1, 5)]));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_end_explains_is_told() {
+    fn a_transaction_that_no_end_explains_is_reported() {
         let line =
             |term: i64, n: i64, what: &str, node: &str| ((term << 32) + n, vec![format!("0\t7\t{what}\t{node}\t\t0")]);
         let all = Log::from([line(1, 1, "write", "/a"), line(2, 1, "set", "/a"), line(2, 2, "delete", "/b")]);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_snapshot_alone_has_is_told() {
+    fn a_transaction_that_only_a_snapshot_has_is_reported() {
         let logs = [log(&[(1, 1, 4), (2, 1, 3)]), log(&[(1, 1, 4), (2, 1, 2)])];
         let snapshot = |term: i64, n: i64| (term << 32) + n;
         let known = [0, snapshot(1, 4), snapshot(2, 0), snapshot(2, 3)];

@@ -410,7 +410,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Kept for the end, when no job is left; told at once while others run.
+    /// Kept for the end, when no job is left; logged immediately while others run.
     fn refuse(&mut self, job: &str, error: &Error) {
         if !self.running.is_empty() || !self.joining.is_empty() {
             tracing::error!(job, "{error}");

@@ -44,7 +44,7 @@ pub(crate) struct FileJob {
     pub(crate) document: JobDocument,
     pub(crate) job_type: String,
     pub(crate) overwrite: Overwrite,
-    /// Where each key stands, by Java's name; the job itself under the empty text.
+    /// The place of each key, by Java's name; the job itself has the empty key.
     pub(crate) places: BTreeMap<String, Position>,
 }
 
@@ -211,7 +211,7 @@ pub(crate) fn parse(text: &str, env: &dyn Fn(&str) -> Option<String>) -> AgentFi
         None => reader.fault(START, "key `elasticjob` is missing: expected `elasticjob:` with `jobs:` below it"),
         Some(top) => {
             reader.top(top, &mut file);
-            // A job whose name comes again is checked too, so that all faults are told in one pass.
+            // A job whose name is repeated is checked too, so that one pass reports all faults.
             let places: Vec<Position> = file.jobs.iter().filter_map(|job| job.places.get("jobName").copied()).collect();
             for duplicate in duplicates.iter().filter(|duplicate| places.contains(&duplicate.at)) {
                 let job = reader.job(&duplicate.first);

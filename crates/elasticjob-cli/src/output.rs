@@ -156,7 +156,7 @@ pub(crate) async fn confirm(question: &str, yes: bool) -> Result<bool, Failure> 
         let mut out = std::io::stderr().lock();
         let _ = write!(out, "{} [y/N] ", printable(question)).and_then(|()| out.flush());
     }
-    // On a thread of its own, which nobody waits for: Ctrl-C ends the question.
+    // On its own thread, for which nothing waits: Ctrl-C ends the question.
     let (sender, answered) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let mut answer = String::new();

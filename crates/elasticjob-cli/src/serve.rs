@@ -22,7 +22,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock;
 
-/// Connections that are served at one time; one more is closed at once.
+/// Maximum number of connections at one time; further ones are closed immediately.
 const CONNECTIONS_MAX: usize = 64;
 /// From a connection to the end of its one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -68,7 +68,7 @@ impl Served {
         self.wanted.send_if_modified(|wanted| wanted.jobs.remove(job));
     }
 
-    /// The process leaves: whoever sends it work should stop.
+    /// The process is stopping: load balancers should send it no more requests.
     pub(crate) fn leave(&self) {
         self.wanted.send_modify(|wanted| wanted.leaving = true);
     }

@@ -42,7 +42,7 @@ pub struct JobConfig {
     pub misfire: bool,
     /// The largest difference to the registry's clock; `None` (-1) by default: not checked.
     pub max_time_diff: Option<Duration>,
-    /// How often the state of the registry is read anew; 10 minutes by default, `None` for 0: never.
+    /// How often the state of the registry is read again; 10 minutes by default, `None` for 0: never.
     pub reconcile_interval: Option<Duration>,
     /// The sharding strategy's name; `AVG_ALLOCATION` by default.
     pub sharding_strategy: String,
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_told_with_its_key_and_value() {
+    fn every_fault_is_reported_with_its_key_and_value() {
         let mut document = JobDocument::new("a/b", 1);
         document.sharding_total_count = 0;
         document.cron = Some("0 0 0 * * *".into());

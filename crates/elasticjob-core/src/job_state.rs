@@ -30,11 +30,11 @@ pub struct JobState {
     pub root: Option<Node>,
     /// `config`.
     pub config: Option<Node>,
-    /// Whether `servers` stands there.
+    /// Whether the node `servers` exists.
     pub has_servers: bool,
     /// `servers/<ip>`.
     pub servers: LiteMap<String, Node>,
-    /// Whether `instances` stands there.
+    /// Whether the node `instances` exists.
     pub has_instances: bool,
     /// `instances/<id>`.
     pub instances: LiteMap<String, Node>,
@@ -79,7 +79,7 @@ impl JobState {
         ]
     }
 
-    /// The second questions: the nodes behind the names that the first answers gave.
+    /// The second queries: the nodes with the names that the first answers listed.
     pub fn second_queries(path: &JobPath, first: &[Answer]) -> Vec<Query> {
         let names = |index: usize| first.get(index).map(Answer::children).unwrap_or_default();
         let servers = names(2).iter().map(|ip| Query::Node(path.server(ip)));

@@ -16,7 +16,7 @@ const SEQUENCE: &str = "latch-";
 /// Ours begins as Curator's does, which skips everything before [`SEQUENCE`].
 const GUARDED: &str = "-guarded-latch-";
 
-/// The path of a place of ours without its sequence number. `unique` tells it from others of the same session.
+/// The path of a place of this implementation without its sequence number. `unique` distinguishes it from others of the same session.
 pub fn guarded_prefix(latch: &str, unique: &str) -> String {
     format!("{latch}/_c_{unique}{GUARDED}")
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_sorted_by_their_numbers_whoever_made_them() {
+    fn places_are_sorted_by_their_numbers_for_each_writer() {
         let own = guarded_prefix("/a/leader/election/latch", "x");
         let mut names = vec![
             "_c_0-latch-0000000007".to_owned(),

@@ -1,9 +1,9 @@
-//! The bounds that several rules share, each with its reason; one that a single file needs stands there.
+//! The bounds that several rules share, each with its reason; a bound of a single file is defined there.
 
 use std::time::Duration;
 
 /// A node that vanished counts as gone only when it is still missing this long after: Java deletes and creates its
-/// instance node anew at each reconnect (decided from a measurement; see ARCHITECTURE.md, "Gone means gone").
+/// instance node again at each reconnect (decided from a measurement; see ARCHITECTURE.md, "Gone means gone").
 pub const SECOND_LOOK: Duration = Duration::from_millis(50);
 
 /// A leader node whose owner has no instance node is replaced after this long. Java elects before it registers, so a
@@ -11,11 +11,11 @@ pub const SECOND_LOOK: Duration = Duration::from_millis(50);
 pub const LEADER_UNREGISTERED: Duration = Duration::from_secs(3);
 
 /// Time between our leader's `necessary` and the transaction that deletes it, so that executions that Java instances
-/// have begun are past their look at the assignment and show their `running` nodes.
+/// have begun have read their assignment and created their `running` nodes.
 pub const RESHARD_SETTLE: Duration = Duration::from_millis(100);
 
 /// Our leader does not commit a resharding this shortly before a firing: a Java instance reads its assignment from a
-/// cache that lags behind. It commits right after the firing instead, for which `necessary` holds everybody.
+/// cache that lags. It commits right after the firing instead; `necessary` stops all instances until then.
 pub const RESHARD_GUARD: Duration = Duration::from_millis(100);
 
 /// How long after a firing our leader commits the resharding that it held back for it.
@@ -24,13 +24,13 @@ pub const RESHARD_AFTER_FIRE: Duration = Duration::from_millis(20);
 /// A follower that waits for a resharding gives a firing up after this long. The firing is then a misfire.
 pub const SHARDING_WAIT: Duration = Duration::from_secs(10);
 
-/// What still runs when an instance has to leave is told to end, and the instance leaves this much later at the latest: whoever
-/// takes the items over should not meet those runs. Longer than what a script may have to end and to be killed.
+/// When an instance has to leave, its remaining runs are cancelled, and it leaves at most this much later: the next owner
+/// of the items must not meet those runs. Longer than the time that a script has to end and to be killed.
 pub const CUT_OFF: Duration = Duration::from_secs(12);
 
-/// A leader that has not divided the items this long after a firing that waits for it is replaced by whoever waits; where it has
-/// not asked for a resharding this long after an owner was gone, another one asks. Java's may be busy with a long run, hang in a listener, or
-/// have shut its job down while its session lives on; then everybody would wait for ever.
+/// A leader that has not resharded this long after a firing that waits for it is replaced by a waiting instance. If it has not
+/// requested a resharding this long after an owner left, another instance requests one. A Java leader may be busy with a long run, hang in a
+/// listener, or have shut its job down while its session lives on; then all instances would wait forever.
 pub const LEADER_WAIT: Duration = Duration::from_secs(5);
 
 /// An instance that rejected the stored configuration waits this long without a leader before it stands for election. Other instances
@@ -43,13 +43,13 @@ pub const GONE_KEPT: Duration = Duration::from_secs(600);
 /// An item whose begin the registry forbids is tried again after this long.
 pub const FORBIDDEN_REST: Duration = Duration::from_secs(5);
 
-/// How long after its election our leader looks at the assignment again, and every instance of ours after a leader of Java's
-/// has divided: Java takes owners away one by one, and goes on with it although it leads no more.
+/// Time after its election in which a Rust leader reads the assignment repeatedly; every Rust instance does so after a Java leader
+/// has resharded: Java deletes owners one by one, and continues with that although it is no longer the leader.
 pub const OWNERS_RECHECKS: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(8), Duration::from_secs(20)];
 
 /// An instance that a finished resharding left out asks for another one not before this: Java's followers poll
-/// `necessary` each 100 ms and lose the firing when it comes back at once.
+/// `necessary` each 100 ms and lose the firing when it comes back immediately.
 pub const LEFT_OUT_WAIT: Duration = Duration::from_millis(1_200);
 
 /// When some items of a run have ended and others have not, the ended ones are released together after this long.
@@ -68,7 +68,7 @@ pub const RETRY_MAX: Duration = Duration::from_secs(5);
 /// So many begins of a job may be refused in a row, and one for each item that it has, before it pauses between them.
 pub const REFUSALS_MAX: usize = 5;
 
-/// A firing that nobody began while its item changed hands is made up by the new owner when it is at most this old,
+/// A firing that no instance began while its item changed hands is made up by the new owner when it is at most this old,
 /// counted on top of the session timeout.
 pub const HANDOVER_WINDOW: Duration = Duration::from_secs(10);
 
@@ -99,18 +99,18 @@ pub const CRON_YEARS_AHEAD: i16 = 100;
 pub const LEDGER_AHEAD: Duration = Duration::from_secs(60);
 
 /// Our leader asks for a resharding not sooner than this after a firing: Java instances start their executions up to some
-/// 100 ms late (99 % within 40 ms when idle), and look at `necessary` first.
+/// 100 ms late (99 % within 40 ms when idle), and read `necessary` first.
 pub const RESHARD_QUIET: Duration = Duration::from_millis(250);
 
 /// A catch-up of an item that is to move to another instance waits this long when its run has ended, so that the leader can
 /// move it: an item whose runs follow each other without a pause would stay where it is for ever.
 pub const MOVE_YIELD: Duration = Duration::from_secs(1);
 
-/// Firings that nobody began are counted up to here, when people are told of them; six weeks of an hourly job, and no walk
+/// Maximum number of counted firings that no instance began; six weeks of an hourly job, and no walk
 /// through the years for one that fires each second.
 pub const PASSED_MAX: usize = 1_000;
 
-/// After its resharding a leader of ours rests for so long for each instance, where nobody waits for the next one: each
+/// Pause after a resharding of a Rust leader, for each instance, if no instance waits for the next one: each
 /// instance reads the whole assignment then and claims its items, so that the work of a resharding grows with their number.
 /// A hundred instances that start one after the other were a hundred reshardings of each job.
 pub const RESHARD_REST: Duration = Duration::from_millis(20);

@@ -41,7 +41,7 @@ pub enum Place<'a> {
     ItemFailover(u32),
     /// `sharding/<item>/running`.
     ItemRunning(u32),
-    /// A parent, a latch, or a node of somebody else.
+    /// A parent, a latch, or a node of another program.
     Other,
 }
 

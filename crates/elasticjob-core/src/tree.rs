@@ -17,7 +17,7 @@ pub struct Node {
     pub data: Arc<[u8]>,
     /// Counts the writes of the data, from 0.
     pub version: i32,
-    /// The transaction that created it: tells a node from a later one of the same path.
+    /// The transaction that created it: distinguishes a node from a later one of the same path.
     pub czxid: i64,
     /// The transaction that wrote it last.
     pub mzxid: i64,
@@ -59,8 +59,8 @@ pub enum Mode {
 /// One operation of a transaction. A version of `None` means any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Makes sure that a persistent node stands there, empty if it must be created. Its parent must exist. It never
-    /// refuses for an existing node, and may be done although the rest is refused.
+    /// Makes sure that a persistent node exists, empty if it must be created. Its parent must exist. It never
+    /// fails for an existing node, and may be executed although the other operations are rejected.
     Ensure(String),
     /// Creates a node; refused when it exists or its parent does not.
     Create {
@@ -154,7 +154,7 @@ pub enum Reason {
     Forbidden,
 }
 
-/// A transaction that was not carried out: no operation of it was, but for `Ensure`.
+/// A rejected transaction: none of its operations was executed, except for `Ensure`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The index of the operation that refused.

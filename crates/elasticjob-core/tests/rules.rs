@@ -12,7 +12,7 @@ use elasticjob_core::wire::{JobDocument, Ledger, instance_text, instance_yaml};
 /// ZooKeeper's servers may have different trees, where one answers reads and another one decides about writes. Seen in a living
 /// cluster, where a job asked five hundred times a second.
 #[test]
-fn what_is_refused_again_and_again_is_asked_for_less_and_less_and_told_once() {
+fn a_step_that_is_rejected_repeatedly_is_retried_less_often_and_reported_once() {
     let mut desk = Desk::new(3, || (0, 0));
     desk.refuse = |ops| {
         let is_begin = ops.iter().any(|op| op.path().ends_with("/running") && matches!(op, Op::Create { .. }));
@@ -174,7 +174,7 @@ fn the_node_of_a_server_without_instances_goes_where_no_java_instance_misses_it(
 
 /// Two containers of one pod, or two hosts with one address and the same process id.
 #[test]
-fn an_id_that_another_process_has_is_told_once_and_joins_when_that_one_leaves() {
+fn an_id_in_use_is_reported_once_and_joins_when_the_other_process_leaves() {
     let mut desk = Desk::new(3, || (0, 0));
     let path = JobPath::new("job");
     let other = desk.come_back(&[Op::ephemeral(path.instance(desk::ID), "")]);

@@ -138,7 +138,7 @@ async fn ephemeral_nodes(connect: &Connect<'_>) {
     let (first, second) = (session(&*one).await, session(&*two).await);
     assert_ne!(first, second, "each connection has a session of its own");
     committed(&*one, first, vec![Op::create("/eph", ""), Op::ephemeral("/eph/e", "mine")]).await;
-    // Another connection may see it a moment later: only the own commits are seen at once.
+    // Another connection may see it a moment later: only a connection's own commits are visible immediately.
     wait_until(&*two, "/eph/e", Some("mine")).await;
     let answers = two.read(vec![Query::Node("/eph/e".into())]).await.expect("reads");
     assert_eq!(answers[0].node().map(|n| n.owner), Some(first));
@@ -245,7 +245,7 @@ async fn watches(connect: &Connect<'_>) {
     drop(root);
     seen.lock().clear();
     committed(&*one, session, vec![Op::set("/w/n", "2"), Op::set("/w/s", "2")]).await;
-    // What came before the next answer of the same connection would have been told.
+    // An event before the next answer of the same connection would have been delivered by now.
     wait_until(&*two, "/w/n", Some("2")).await;
     assert_eq!(seen.lock().len(), 0, "a dropped watch tells nothing");
 }

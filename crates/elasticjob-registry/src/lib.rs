@@ -34,14 +34,14 @@ pub use url::RegistryUrl;
 ///
 /// To be correct an implementation must keep these promises; [`conformance`] checks them:
 ///
-/// - Paths begin with `/` and are relative to a namespace. Data is a byte string, empty at least.
-/// - Requests of one connection are carried out in the order in which they were made: a read sees every commit of the same
+/// - Paths begin with `/` and are relative to a namespace. Data is a byte string, possibly empty.
+/// - Requests of one connection are executed in the order in which they were made: a read sees every commit of the same
 ///   connection that was made before it.
-/// - A commit is all or nothing, but for [`Op::Ensure`]. It belongs to the session that it names: it is never carried out in
-///   another one. What the registry has refused did not happen; what was answered too late for its session to be alive
+/// - A commit is all or nothing, except for [`Op::Ensure`]. It belongs to the session that it names: it is never executed in
+/// another one. A rejected commit did not happen; one that was answered too late for its session to be alive
 ///   surely is [`Outcome::Unknown`].
 /// - Ephemeral nodes go when their session ends, and not before. A session outlives a broken connection by its timeout.
-/// - A watch tells every change after it was set, in the order of the changes, until the link goes down. After that it is
+/// - A watch reports every change after it was set, in the order of the changes, until the connection breaks. After that it is
 ///   void: the user sets it again when the link is up, and reads what it watches.
 pub trait Registry: fmt::Debug + Send + Sync + 'static {
     /// Reads nodes and names of children, one answer for each query, in order.
@@ -103,17 +103,17 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
 /// How a commit ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It was carried out.
+    /// It was committed.
     Committed {
-        /// Its number, higher than that of every one before. Certain only where an operation was [`Op::Set`]: ZooKeeper tells
+        /// Its number, higher than that of every one before. Certain only if an operation was [`Op::Set`]: ZooKeeper reports
         /// it with nothing else, and it is 0 then.
         zxid: i64,
     },
     /// It was not, since one of its operations could not be.
     Refused(Refusal),
-    /// Nobody knows whether it was.
+    /// It is unknown whether it was committed.
     Unknown,
-    /// It was not carried out, and will not be.
+    /// It was not committed, and will not be.
     Failed(Error),
 }
 

@@ -1,4 +1,4 @@
-//! A tree in this process with its watches: the memory registry as it is, and the embedded one with a file behind it.
+//! A tree in this process with its watches: the memory registry, and the embedded one, which stores it in a file.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -41,7 +41,7 @@ pub(crate) trait Keeper: Send + Sync + std::fmt::Debug {
     #[cfg(feature = "embedded")]
     fn inspect(&self, what: Inspection) -> oneshot::Receiver<Result<String, String>>;
 
-    /// Keeps what was given to it, gives free what it holds, and tells when it did. Nothing is kept after that.
+    /// Stores everything that was given to it, releases the file, and reports when it has. Nothing is stored after that.
     fn close(&self) -> oneshot::Receiver<()>;
 }
 
@@ -214,14 +214,14 @@ impl Store {
         }
     }
 
-    /// The ephemeral nodes that these operations delete: nobody keeps them, so that the end of a run waits for no disk.
+    /// The ephemeral nodes that these operations delete: they are not stored, so that the end of a run waits for no disk.
     fn passing<'a>(&self, tree: &Tree, ops: &'a [Op]) -> HashSet<&'a str> {
         let deleted = ops.iter().filter(|op| self.keeper.is_some() && matches!(op, Op::Delete { .. })).map(Op::path);
         deleted.filter(|path| tree.get(path).is_some_and(|node| node.owner != 0)).collect()
     }
 
     /// Stores the change and announces its events once it is durable. Returns `None` if no node has to be stored: the events
-    /// were announced at once.
+    /// were announced immediately.
     fn keep(
         &self,
         state: &State,

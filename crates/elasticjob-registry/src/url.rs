@@ -132,6 +132,7 @@ mod tests {
             ("zookeeper://localhost:2181/", "namespace"),
             ("zookeeper:///ns", "serverLists"),
             ("zookeeper://h:99999/ns", "serverLists"),
+            ("zookeeper://h:1/zookeeper/quota", "reserved by ZooKeeper"),
             ("zookeeper://h:1/ns?x=1", "unknown setting `x`"),
             ("zookeeper://h:1/ns?maxRetries=x", "`maxRetries` must be a whole number"),
             ("etcd://h:1/ns", "etcd is not supported yet"),

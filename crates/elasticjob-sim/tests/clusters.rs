@@ -179,7 +179,7 @@ fn long_runs_are_caught_up_once_and_never_overlap() {
 }
 
 #[test]
-fn planted_marks_of_nobody_do_not_stop_an_item_for_ten_seconds() {
+fn planted_stale_marks_do_not_stop_an_item_for_ten_seconds() {
     let path = JobPath::new("job");
     let ghost = "10.9.9.9@-@1";
     let marks: Vec<(&str, Vec<Op>)> = vec![
@@ -351,7 +351,7 @@ fn a_trigger_that_comes_during_a_run_is_kept_and_runs_once_after_it() {
 }
 
 #[test]
-fn a_clock_that_is_off_is_told_and_the_job_runs_on() {
+fn a_clock_that_is_off_is_reported_and_the_job_keeps_running() {
     let mut document = document(2);
     document.max_time_diff_seconds = 5;
     for (clock_error, told) in [(secs(2), false), (secs(3_600), true)] {
@@ -422,7 +422,7 @@ fn a_storm_of_faults_doubles_nothing_and_leaves_nothing_behind() {
 
 /// The items that an instance does not run when it is asked to stop move at once; the one that runs follows when its run ends.
 #[test]
-fn an_instance_that_stops_in_a_long_run_gives_its_idle_items_away_at_once() {
+fn an_instance_that_stops_during_a_long_run_hands_over_its_idle_items_immediately() {
     for seed in 0..150 {
         let mut document = document(6);
         document.failover = seed % 2 == 0;

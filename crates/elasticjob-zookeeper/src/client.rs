@@ -24,16 +24,16 @@ use crate::watches::Watches;
 const COMMANDS_AT_ONCE: usize = 256;
 /// A timer is reset if it would fire later than that.
 const TIMER_SLACK: Duration = Duration::from_millis(1);
-/// What is read at once.
+/// A read of one request.
 const READ_BYTES: usize = 64 << 10;
 
 /// Takes the events of a watch. It is called where answers come in, so it must not wait.
 pub type Sink = Arc<dyn Fn(&WatchEvent) + Send + Sync>;
 
-/// Why a request was not carried out, or is not known to be.
+/// Why a request was not executed, or is not known to have been.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The server refused it: it was not carried out.
+    /// The server rejected it: it was not executed.
     #[error("{0}")]
     Refused(Code),
     /// It was never sent, and never will be.
@@ -132,7 +132,7 @@ impl Client {
         self.broken.clone()
     }
 
-    /// Ends the connection at once. The session lives on for its timeout.
+    /// Ends the connection immediately. The session lives on for its timeout.
     pub fn give_up(&self) {
         let _ = self.commands.send(Command::Break(Broken::ByUs)); // it is over already
     }
@@ -394,7 +394,7 @@ impl Connection {
             self.watches.remove(number);
             let _ = answer.send(Err(Failure::Refused(reply.code))); // the caller may have given up
         } else {
-            // The guard is dropped where the caller has given up, also between this moment and the one in which it looks.
+            // The guard is dropped if the caller has stopped waiting, also between this moment and the check.
             let _ = answer.send(Ok(WatchGuard { number, commands: self.own.clone() }));
         }
     }
@@ -411,7 +411,7 @@ impl Connection {
     }
 
     fn obey(&mut self, first: Option<Command>) -> Result<(), Broken> {
-        // Nobody holds the client any more.
+        // The client was dropped.
         let Some(first) = first else { return Err(self.protocol.end(Broken::ByUs)) };
         self.obey_one(first)?;
         // Those that came in the meantime go into the same packet.
@@ -461,7 +461,7 @@ impl Connection {
         self.waiting.push_back(waiting);
     }
 
-    /// Tells everybody who waits for an answer.
+    /// Notifies all requests that wait for an answer.
     fn end(&mut self, reason: &Broken) {
         for waiting in self.waiting.drain(..) {
             let unknown = Failure::Unknown(reason.clone());
@@ -473,7 +473,7 @@ impl Connection {
         }
     }
 
-    /// Tells everybody whose request is not sent any more.
+    /// Notifies all requests that are not sent any more.
     fn end_inbox(&mut self, reason: &Broken) {
         self.inbox.close();
         while let Ok(command) = self.inbox.try_recv() {

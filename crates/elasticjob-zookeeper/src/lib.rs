@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A [`Client`] is one connection. When it breaks it is over: every request that was sent and not answered ends as
-//! [`Failure::Unknown`], every other one as [`Failure::NotSent`], no watch tells anything more, and nothing is ever sent again.
+//! [`Failure::Unknown`], every other one as [`Failure::NotSent`], no watch reports anything more, and nothing is ever sent again.
 //! To continue, connect again with the same [`Session`]. So nothing can be executed late or twice.
 
 mod client;

@@ -138,7 +138,7 @@ impl Protocol {
         };
         let begin = protocol.begin_frame();
         protocol.out.int(0); // the version of the protocol
-        // The last transaction that we have seen is not told: a server that lags is made to catch up by `sync`, and an ensemble that
+        // The last transaction that this client has seen is not sent: a server that lags is made to catch up by `sync`, and an ensemble that
         // was rebuilt would refuse this session permanently.
         protocol.out.long(0);
         protocol.out.int(i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX));
@@ -149,8 +149,8 @@ impl Protocol {
         protocol
     }
 
-    /// Takes a request in: its number (`opcode`) and what follows. Its answer comes with `ticket`. Nothing is taken before the
-    /// connection stands.
+    /// Accepts a request: its number (`opcode`) and its body. Its answer has the same `ticket`. No request is accepted before the
+    /// connection is established.
     pub fn request(&mut self, now: Duration, ticket: u64, opcode: i32, body: &[u8]) {
         debug_assert_eq!(self.state, State::Open, "requests wait for the connection");
         let xid = self.next_xid;
@@ -201,7 +201,7 @@ impl Protocol {
         self.heard + self.timeout
     }
 
-    /// What is to be sent. Whoever sends it takes it out.
+    /// The bytes to send. The caller that sends them removes them.
     pub fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
@@ -329,7 +329,7 @@ impl Protocol {
                 self.state = State::Open;
                 incoming.push(Incoming::Established(established));
             }
-            // Behind the connect response: some servers answer it first when both come in one packet.
+            // Sent after the connect response: some servers answer it first when both come in one packet.
             Some(digest) => {
                 let mut body = Vec::new();
                 body.int(0);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_is_over_is_told_so() {
+    fn an_expired_session_is_reported() {
         let mut protocol = Protocol::new(at(0), Some(&Session { id: 5, password: [7; 16] }), T, None);
         assert_eq!(receive(&mut protocol, at(1), &response(0, 0)), Err(Broken::Expired));
         let mut protocol = open();

@@ -114,7 +114,7 @@ impl std::fmt::Debug for Code {
 /// Who may do what with a node that is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Everybody everything (`world:anyone`).
+    /// All rights for everyone (`world:anyone`).
     Anyone,
     /// Everything for those who this connection is authenticated as, nothing for others (`auth:`).
     Creator,
@@ -394,7 +394,7 @@ pub enum EventKind {
     Children,
 }
 
-/// What a watch tells.
+/// The event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchEvent {
     /// What happened.

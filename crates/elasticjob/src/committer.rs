@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_refused_member_is_told_and_the_others_are_carried_out() {
+    async fn a_rejected_member_is_reported_and_the_others_are_committed() {
         let registry: Arc<dyn Registry> = Arc::new(Memory::new().connect());
         let session = conformance::session(&*registry).await;
         registry.commit(session, &[Op::create("/taken", "")]).await;

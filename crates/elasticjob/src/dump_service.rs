@@ -19,7 +19,7 @@ use crate::connection::Connection;
 use crate::operations::dump_text;
 use crate::worker::Message;
 
-/// Connections that are served at one time; one more is closed at once.
+/// Maximum number of connections at one time; further ones are closed immediately.
 const CONNECTIONS_MAX: usize = 16;
 /// The longest request; a job's name has at most 100 characters.
 const LINE_MAX: usize = 1_024;

@@ -26,7 +26,7 @@ const IN_FLIGHT: usize = 4;
 
 type Answers = Result<Vec<Answer>, Error>;
 
-/// What somebody asks.
+/// A queued read.
 struct Ask {
     queries: Vec<Query>,
     answer: oneshot::Sender<Answers>,
@@ -89,10 +89,10 @@ async fn answer(registry: &dyn Registry, batch: Vec<Ask>, metrics: &Metrics) {
     let mut answers = match read(registry, queries, metrics).await {
         Ok(answers) => answers.into_iter(),
         Err(error) if error.is_retryable() || batch.len() == 1 => {
-            // Whoever has given up waiting does not hear of it.
+            // The receiver is gone if its caller stopped waiting.
             return batch.into_iter().for_each(|ask| drop(ask.answer.send(Err(error.clone()))));
         }
-        // A node that may not be read is the trouble of who asked for it.
+        // A denied node fails only the read that asked for it.
         Err(_) => {
             for ask in batch {
                 let _ = ask.answer.send(read(registry, ask.queries, metrics).await);

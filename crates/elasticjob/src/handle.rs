@@ -230,7 +230,7 @@ impl Trigger {
     }
 }
 
-/// The events of a job on one instance, as a stream. A reader that is more than 1,024 events behind loses the oldest ones.
+/// The events of a job on one instance, as a stream. A reader that is more than 1,024 events late loses the oldest ones.
 pub struct JobEvents(BoxStream<'static, JobEvent>);
 
 impl JobEvents {

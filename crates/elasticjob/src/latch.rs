@@ -13,7 +13,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::clock;
 
-/// A place in the queue is given up after this long, to be asked for anew: the one before may be stuck.
+/// A place in the queue is abandoned and requested again after this time: the place before it may be stuck.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Queues below `latch` and waits. Returns the node that holds the latch, or `None` if it was not to be had in time.
@@ -140,7 +140,7 @@ async fn report_silence(registry: &dyn Registry, job_root: &str, place: &str, se
 /// we are not in the queue.
 ///
 /// Nodes of our own session before it are left over from a place that was given up while the link was down: this process
-/// has one place in a queue at a time. They are taken away.
+/// has one place in a queue at a time. They are deleted.
 async fn places_before(registry: &dyn Registry, session: u64, latch: &str, node: &str) -> Option<Vec<(String, u64)>> {
     let answers = registry.read(vec![Query::Children(latch.to_owned())]).await.ok()?;
     let mut names = answers[0].children().to_vec();
@@ -152,7 +152,7 @@ async fn places_before(registry: &dyn Registry, session: u64, latch: &str, node:
     for (place, answer) in places.into_iter().zip(&nodes) {
         match answer.node().map(|n| n.owner) {
             Some(owner) if owner == session => drop(registry.commit(session, &[Op::delete(place)]).await),
-            // A node that is not ephemeral belongs to nobody and would never go.
+            // A node that is not ephemeral has no owner and would never be deleted.
             Some(0) | None => {}
             Some(owner) => before.push((place, owner)),
         }

@@ -29,7 +29,7 @@ pub(crate) async fn read(registry: &dyn Registry, path: &JobPath) -> Result<JobS
     Ok(JobState::build(path, &first, &second))
 }
 
-/// Sets all watches of a job anew, then reads its state: what changes meanwhile is told.
+/// Sets all watches of a job again, then reads its state: changes in the meantime reach the sink.
 pub(crate) async fn load(
     registry: &dyn Registry,
     path: &JobPath,
@@ -52,7 +52,7 @@ pub(crate) async fn load(
     Ok((watches, state))
 }
 
-/// Every node from that one on, with the paths of its children in text order; what goes meanwhile is left out.
+/// Every node from that one on, with the paths of its children in text order; a node that is deleted in the meantime is left out.
 pub(crate) async fn subtree(
     registry: &dyn Registry,
     root: &str,

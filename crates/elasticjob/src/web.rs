@@ -15,9 +15,9 @@ use crate::printable::printable;
 const CA_FILE: &str = "props.elasticjob.http.ca.file";
 /// Of an answer so much is read; the rest is not waited for.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// An answer that comes in drops is given up after so many read timeouts.
+/// Time limit of a whole answer, in read timeouts.
 const READ_TIMEOUTS_MAX: u32 = 10;
-/// Of a body so many characters are told.
+/// Maximum number of characters of a body in a message.
 const BODY_CHARS_TOLD: usize = 300;
 /// As the JDK has it.
 const REDIRECTS_MAX: usize = 20;
@@ -44,7 +44,7 @@ impl Connecting {
     }
 }
 
-/// Notes what is wrong with the file of certificates. Apart from [`Connecting::read`], which each run does.
+/// Adds the fault of the file of certificates. Apart from [`Connecting::read`], which each run does.
 pub(crate) fn check_certificates(props: &mut Props<'_>) {
     if let Some(Err(reason)) = props.text(CA_FILE).map(certificates) {
         props.fault(CA_FILE, format!("expected a file of certificates: {reason}"));
@@ -93,7 +93,7 @@ impl Clients {
     }
 }
 
-/// Reads the body up to its bound. A longer one is told and not waited for: its connection is closed.
+/// Reads the body up to its bound. A longer body is logged and its connection closed.
 pub(crate) async fn body(mut response: Response, connecting: &Connecting) -> Result<String, String> {
     let limit = connecting.read_timeout * READ_TIMEOUTS_MAX;
     let reading = async {

@@ -102,7 +102,7 @@ impl Drop for NameGuard {
     }
 }
 
-/// What the worker is told. `job` is its number, `epoch` that of the link on which something was asked.
+/// The messages to the worker. `job` is its number, `epoch` that of the connection on which the request was sent.
 pub(crate) enum Message {
     Start(Box<Start>),
     Stop {
@@ -185,7 +185,7 @@ pub(crate) enum Message {
     Drained {
         name: String,
     },
-    /// What a job left behind is gone, or could not be taken away.
+    /// The remaining nodes of a stopped job were deleted, or could not be deleted.
     Swept {
         name: String,
         epoch: u64,
@@ -277,7 +277,7 @@ struct Task {
     committer: Committer,
     slots: Slots<Slot>,
     names: HashMap<String, SlotId>,
-    /// What jobs left behind that stopped without a link.
+    /// The remaining nodes of jobs that stopped without a connection.
     leftovers: HashMap<String, Leftover>,
     timers: Timers,
     refusals: Refusals,
@@ -561,7 +561,7 @@ impl Task {
         }
     }
 
-    /// Gathers a change: a machine gets all changes of a pass at once, since each input costs a look at all items.
+    /// Gathers a change: a machine gets all changes of a pass together, since each input evaluates all items.
     fn change(&mut self, job: SlotId, path: String, node: Option<Node>) {
         let Some(slot) = self.slots.get_mut(job) else { return };
         slot.changed.push((path, node));
@@ -591,7 +591,7 @@ impl Task {
         slot.tell_state();
         slot.tell_yielding();
         if let Some(at) = wake {
-            // Never at once: what cannot be done now would be asked for again and again.
+            // Never immediately: a step that is not possible now would be retried in a loop.
             self.timers.arm(job, at.max(now + Duration::from_millis(1)));
         }
         for effect in effects {

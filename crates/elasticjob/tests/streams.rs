@@ -110,7 +110,7 @@ async fn a_stream_that_never_dries_up_makes_room_for_the_next_firing() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_its_item_or_its_server_is_disabled_and_when_the_items_are_divided_anew() {
+async fn a_stream_ends_when_its_item_or_its_server_is_disabled_and_at_a_resharding() {
     for (what, op, undo) in [
         ("item", Op::create("/endless/sharding/0/disabled", ""), Op::delete("/endless/sharding/0/disabled")),
         ("resharding", Op::create("/endless/leader/sharding/necessary", ""), Op::delete("/none")),

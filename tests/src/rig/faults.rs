@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_decides_and_no_host_has_two_at_once() {
+    fn the_seed_decides_and_no_host_has_two_faults_at_the_same_time() {
         for seed in 0..200 {
             let faults = plan(seed, 300_000, 4, |agent| agent % 2 == 1);
             assert_eq!(faults, plan(seed, 300_000, 4, |agent| agent % 2 == 1));

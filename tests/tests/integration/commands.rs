@@ -174,7 +174,7 @@ fn wrong_files_end_with_exit_code_2_and_write_nothing() {
         (vec!["job", "show"], "Usage: elasticjob job show <NAME>"),
         (vec!["job", "config", "a", "b"], "unexpected argument 'b' found"),
         (vec!["job", "apply"], "<FILE>"),
-        (vec!["job", "apply", "none.yaml"], "none.yaml:1:1: cannot read the file"),
+        (vec!["job", "apply", "none.yaml"], "elasticjob: cannot read none.yaml: "),
         (vec!["job", "trigger"], "<NAMES>..."),
         (vec!["job", "disable", "a", "--sever", "1"], "a similar argument exists: '--server'"),
         (vec!["job", "remove", "a", "--keep-config", "--server", "1"], "cannot be used with '--server <IP>'"),
@@ -403,7 +403,7 @@ fn what_cannot_be_undone_is_asked_on_a_terminal() {
 }
 
 #[test]
-fn who_watches_a_file_holds_nobody_up_and_sees_agents_come_and_go() {
+fn watching_a_file_does_not_lock_it_and_sees_agents_start_and_stop() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut agent = up(folder.path(), "log");
     eventually("both jobs run", PATIENCE, || agent.log().contains("it is ").then_some(()));

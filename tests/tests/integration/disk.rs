@@ -192,7 +192,7 @@ fn a_limit_of_the_file_size_is_reported_as_a_full_disk_is() {
         let set = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={bytes}:unlimited")]).status();
         assert!(set.expect("prlimit").success());
     };
-    limit("400000");
+    limit("100000");
     eventually("it is logged", PATIENCE, || process.log().contains("cannot write the embedded registry").then_some(()));
     assert!(process.log().contains("File too large"), "{}", process.log());
     limit("unlimited");
@@ -292,7 +292,7 @@ fn a_damaged_file_is_named_with_what_to_do_and_a_backup_brings_it_back() {
 }
 
 #[test]
-fn who_may_only_read_a_file_can_list_jobs_and_is_told_why_he_cannot_change_them() {
+fn a_read_only_file_can_be_listed_and_a_change_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, [journal, _]) = write_file(folder.path(), folder.path(), elasticjob_tests::free_port());
     let mut process = agent(folder.path(), &file, &folder.path().join("log"));
@@ -329,7 +329,7 @@ fn who_may_only_read_a_file_can_list_jobs_and_is_told_why_he_cannot_change_them(
 
 /// Two processes would run the same jobs, if each had a file of its own.
 #[test]
-fn an_agent_whose_file_was_moved_rests_and_nobody_makes_a_new_one_in_its_place() {
+fn an_agent_whose_file_was_moved_is_paused_and_no_process_creates_a_new_one_in_its_place() {
     let folder = tempfile::tempdir().expect("a folder");
     let port = elasticjob_tests::free_port();
     let (file, [journal, _]) = write_file(folder.path(), folder.path(), port);

@@ -70,7 +70,7 @@ fn a_failure_is_mailed_by_each_kind_of_connection() {
 }
 
 #[test]
-fn a_mail_server_that_refuses_or_hangs_is_told_and_runs_go_on() {
+fn a_mail_server_that_refuses_or_hangs_is_reported_and_jobs_keep_running() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let refusing = Server::smtp(Speech::Plain);
     let untrusted = Server::smtp(Speech::Tls);
@@ -131,7 +131,7 @@ fn wechat_and_dingtalk_get_their_messages_signed() {
 }
 
 #[test]
-fn messages_that_a_service_refuses_are_told_without_the_token_of_its_address() {
+fn messages_that_a_service_refuses_are_reported_without_the_token_of_its_address() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::web(Speech::Plain);
     let mut jobs = String::from("elasticjob:\n  jobs:\n");

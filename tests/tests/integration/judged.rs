@@ -145,7 +145,7 @@ impl Cluster {
 }
 
 #[test]
-fn three_of_ours_under_kills_standstills_and_a_restart_of_zookeeper() {
+fn three_rust_instances_under_kills_pauses_and_a_restart_of_zookeeper() {
     for failover in [true, false] {
         let mut cluster = Cluster::new(failover);
         (0..3).for_each(|_| cluster.start());
@@ -167,7 +167,7 @@ fn three_of_ours_under_kills_standstills_and_a_restart_of_zookeeper() {
 }
 
 #[test]
-fn two_of_ours_and_one_of_java_s_under_kills_and_standstills() {
+fn two_rust_instances_and_a_java_one_under_kills_and_pauses() {
     let mut cluster = Cluster::new(true);
     cluster.start_java();
     cluster.start();

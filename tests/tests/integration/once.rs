@@ -120,7 +120,7 @@ fn time_of_day(word: &str) -> Option<jiff::Timestamp> {
 }
 
 #[test]
-fn all_started_and_all_completed_are_told_once_a_firing_also_beside_java_and_through_a_kill() {
+fn the_listener_is_called_once_per_firing_also_beside_java_and_through_a_kill() {
     let cluster = Cluster::new();
     let java = java(&["agent", cluster.file.to_str().expect("UTF-8")], &cluster.folder.path().join("java"));
     eventually("Java has started", PATIENCE, || java.log().contains("started 1").then_some(()));

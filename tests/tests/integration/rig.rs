@@ -17,7 +17,7 @@ fn run(mixed: bool, seed: u64) {
 }
 
 #[test]
-fn a_server_whose_log_is_damaged_begins_anew() {
+fn a_server_whose_log_is_damaged_starts_empty() {
     assert_eq!(rig::heal_a_damaged_log(), 1);
 }
 

@@ -191,7 +191,7 @@ fn the_dump_service_is_local_bounded_and_answers_next_to_those_who_do_not_ask() 
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_and_the_jobs_run() {
+fn a_port_in_use_is_reported_and_the_jobs_run() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port();
     let agent = start("", "echo it runs", &format!("  dump: {{port: {port}}}\n"));

@@ -264,7 +264,7 @@ fn a_database_that_is_away_costs_no_run_and_gets_the_history_when_it_is_back() {
 }
 
 #[test]
-fn a_wrong_address_is_told_in_a_clear_line_and_runs_go_on() {
+fn an_invalid_address_is_reported_in_a_clear_line_and_jobs_keep_running() {
     let database = Database::mariadb();
     let right = database.tracing();
     let port = database.url().rsplit_once(':').expect("a port").1.split('/').next().expect("a port").to_owned();
@@ -358,7 +358,7 @@ fn jobs_are_included_and_excluded_by_name_and_a_missed_firing_has_its_rows() {
 }
 
 #[test]
-fn a_stored_tracing_element_that_cannot_be_used_is_told_and_kept() {
+fn an_unsupported_stored_tracing_element_is_reported_and_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("trace.db");
     let element = "jobExtraConfigurations:\n\

@@ -152,7 +152,7 @@ fn what_a_script_leaves_in_the_background_prints_and_runs_on() {
 }
 
 #[test]
-fn a_failed_item_is_tried_again_with_pauses_and_its_failure_is_told_once() {
+fn a_failed_item_is_retried_with_pauses_and_its_failure_is_reported_once() {
     for way in BOTH {
         let folder = tempfile::tempdir().expect("a folder");
         let out = folder.path().join("out");
@@ -201,7 +201,7 @@ fn an_http_job_calls_a_server_with_tls_and_keeps_its_connection() {
 }
 
 #[test]
-fn a_certificate_that_nobody_vouches_for_is_refused() {
+fn a_certificate_of_an_unknown_issuer_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::web(Speech::Tls);
     let job = Job::new("HTTP", 1)

@@ -54,14 +54,14 @@ fn clock_warning(config: &JobConfig) -> Option<String> {
     ))
 }
 
-/// Quartz does not look at what comes after the year.
+/// Quartz ignores all fields after the year.
 fn ignored_fields(config: &JobConfig) -> Option<String> {
     let beyond: Vec<&str> = config.cron.as_ref()?.text().split_whitespace().skip(CRON_FIELDS).collect();
     (!beyond.is_empty())
         .then(|| format!("key `cron`: as in Quartz, `{}` after the year field is ignored", beyond.join(" ")))
 }
 
-/// Quartz looks at the first day of a list alone where another one has `#`.
+/// Quartz uses only the first day of a list that contains `#`.
 fn ignored_days(config: &JobConfig) -> Option<String> {
     let days = config.cron.as_ref()?.text().split_whitespace().nth(5)?;
     (days.contains(',') && days.contains('#')).then(|| {

@@ -63,7 +63,7 @@ impl Reader {
         found
     }
 
-    /// The entries of a mapping. A key that is there twice, perhaps in two spellings, is a fault.
+    /// The entries of a mapping. A key that is set twice, also in two spellings, is a fault.
     pub(super) fn settings(&mut self, entry: &Entry) -> Vec<Entry> {
         let entries = self.map(entry).to_vec();
         let mut seen: HashMap<String, &Entry> = HashMap::new();
@@ -186,7 +186,7 @@ pub(super) fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str>
     (far(best) <= longer.div_ceil(3)).then_some(best)
 }
 
-/// Where a key belongs that stands elsewhere.
+/// The section to which a key belongs that was found in another one.
 fn home(key: &str) -> Option<String> {
     let squeezed = squeeze(key);
     let levels: [(&[&str], &str); 6] = [

@@ -84,7 +84,7 @@ fn the_java_starter_s_files_are_read_with_the_manual_s_defaults() {
 }
 
 #[test]
-fn every_fault_is_told_with_its_place_key_value_and_expectation() {
+fn every_fault_is_reported_with_its_place_key_value_and_expectation() {
     let text = "elasticjob:
   regCenter:
     serverLists: localhost
@@ -535,7 +535,7 @@ fn a_key_of_any_length_is_refused_without_a_suggestion() {
 }
 
 #[test]
-fn what_is_wrong_beside_another_fault_is_told_in_the_same_pass() {
+fn one_pass_reports_all_faults() {
     let tracing = "tracing: {type: FOO, dataSource: {url: 'oracle://x'}}";
     let registry = "regCenter: {serverLists: 'ops:secret@h:1', namespace: n, sessionTimeoutMilliseconds: 1}";
     let job = "elasticJobType: SCRIPT, shardingTotalCount: 1, props: {script.command.line: x}";

@@ -16,7 +16,7 @@ use crate::{Failure, clock, output};
 
 /// Between two looks, however much changes.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Moves to the upper left corner and clears what is there.
+/// Moves to the upper left corner and clears the screen.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 /// Prints the list and waits for a change of what it shows; until Ctrl-C.

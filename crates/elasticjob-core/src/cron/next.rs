@@ -133,7 +133,7 @@ impl Calendar {
     }
 }
 
-/// What a look at the days of a month says.
+/// The result of searching the days of one month.
 enum Step {
     /// The calendar's day fires.
     Fires,

@@ -1,6 +1,6 @@
 //! The values of one field, a bit each: an expression is kept for each job, and asked at each firing.
 
-/// Years come behind the values of all other fields, which are below 64.
+/// Years follow the values of all other fields, which are below 64.
 const YEARS_AT: i32 = 64;
 const FIRST_YEAR: i32 = super::parse::FIRST_YEAR;
 const LAST_YEAR: i32 = super::parse::LAST_YEAR;

@@ -81,7 +81,7 @@ impl JobMachine {
         self.compare(out);
     }
 
-    /// Rule: tells operators how this start differs, in a node that goes with the session.
+    /// Rule: publishes how this start differs, in a node that is deleted with the session.
     pub(super) fn publish_differences(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         let found = &self.comparison.found;
         let text = (!found.is_empty()).then(|| Difference::to_text(found));

@@ -17,7 +17,7 @@ impl JobMachine {
         self.state.leader.as_ref().is_some_and(|n| session != 0 && n.owner == session && n.is(self.id()))
     }
 
-    /// Rule: has itself elected where nobody leads, or one who is gone.
+    /// Rule: runs for election if no instance leads, or if the leader is gone.
     pub(super) fn elect(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         if !self.is_available() {
             self.leader_odd_since = None;
@@ -35,7 +35,7 @@ impl JobMachine {
         }
         let Some(latch) = self.held_latch(Purpose::Election) else { return false };
         if self.state.leader.is_some() {
-            // The state lags: whoever held the latch before us may lead by now.
+            // The state lags: the previous holder of the latch may be the leader by now.
             let query = Query::Node(self.path.leader_instance());
             return self.read(Step::ReadLeader { latch }, vec![query], out);
         }
@@ -94,7 +94,7 @@ impl JobMachine {
     fn is_kept_waiting(&self, now: Timestamp) -> bool {
         let waits = self.state.necessary.is_some() || self.state.processing.is_some();
         let had_time = self.leader_seen.is_some_and(|(_, since)| since + limits::LEADER_WAIT <= now);
-        // Whoever cannot divide does not take the lead.
+        // An instance that cannot reshard does not become the leader.
         waits && had_time && self.desired(now).is_some() && self.follow.depose_at().is_some_and(|at| at <= now)
     }
 
@@ -122,8 +122,8 @@ impl JobMachine {
         }
     }
 
-    /// Rule: takes places in latch queues away that stayed behind when the link broke and the session lived on. Everybody
-    /// else would wait behind them.
+    /// Rule: deletes places in latch queues that remained when the connection broke and the session lived on. All other instances
+    /// would wait for them.
     pub(super) fn leave_queues(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         let Some(path) = self.left_queues.first().cloned() else { return false };
         self.release_latch(out);

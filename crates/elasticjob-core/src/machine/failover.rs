@@ -27,7 +27,7 @@ pub(super) struct Takeover {
 }
 
 impl JobMachine {
-    /// When a second look at something that vanished is due.
+    /// When the second read of a node that vanished is due.
     pub(super) fn second_look_at(&self) -> Option<Timestamp> {
         let gone = self.bereaved.iter().filter_map(|id| self.gone.get(id)).map(|t| *t + limits::SECOND_LOOK);
         let blocked = self.blocked.values().flat_map(super::memory::Blocked::times);
@@ -38,7 +38,7 @@ impl JobMachine {
         gone.chain(blocked).chain(takers).chain(leader).filter(|t| *t > now).min()
     }
 
-    /// Rule: looks for runs that instances left behind when they died.
+    /// Rule: looks for interrupted runs of instances that died.
     pub(super) fn find_orphans(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         self.gone.retain(|_, since| now < *since + limits::GONE_KEPT);
         let Some(config) = self.config.clone() else { return false };
@@ -92,7 +92,7 @@ impl JobMachine {
                     .node()
                     .is_some_and(|mark| self.is_dead(*item, &mark.text()) && (ours(mark) || !lives(mark)))
             };
-            // Of a mark of ours nobody but us knows that it is nobody's: whoever has taken the item.
+            // Only this instance knows that nothing runs under a mark of its own: the instance that owns the item now waits for it.
             let ours = answers[0].node().is_some_and(|mark| mark.is(self.id()));
             let is_free = answers[2].node().is_none();
             if (is_free || ours) && (dead(0) || (answers[0].node().is_none() && dead(1))) {
@@ -101,7 +101,7 @@ impl JobMachine {
         }
     }
 
-    /// Without failover the `failovering` of those who are gone goes, whoever owns the item.
+    /// Without failover, `failovering` of instances that left is deleted, whichever instance owns the item.
     pub(super) fn left_found(&mut self, now: Timestamp, items: &[u32], result: StepResult, out: &mut Effects) {
         let StepResult::Answers(answers) = result else {
             self.bereaved.insert(String::new());
@@ -115,7 +115,7 @@ impl JobMachine {
         }
     }
 
-    /// Whether nobody runs any more what a `failovering` says was taken over.
+    /// Whether the run that a `failovering` node records has ended.
     fn is_over(&self, item: u32, failovering: &Node) -> bool {
         if failovering.is(self.id()) {
             !self.taken.contains_key(&item) && !self.busy.get(&item).is_some_and(|b| b.taken)
@@ -124,7 +124,7 @@ impl JobMachine {
         }
     }
 
-    /// Whether a mark with that id belongs to nobody: its instance is gone, or it is ours and we do not run the item.
+    /// Whether a mark with that id is stale: its instance is gone, or it is this instance, which does not run the item.
     pub(super) fn is_dead(&self, item: u32, id: &str) -> bool {
         if id == self.id() {
             !self.busy.contains_key(&item) && !self.taken.contains_key(&item)
@@ -248,7 +248,7 @@ impl JobMachine {
         }));
         ops.extend(node(1).map(|mark| Op::Delete { path: self.path.item_running(item), version: Some(mark.version) }));
         ops.extend(node(5).map(|_| Op::delete(self.path.failover_item(item))));
-        // Written once more: at version 1 it is told from a node that a Java instance puts in its place.
+        // Written once more: version 1 distinguishes it from a node that a Java instance puts in its place.
         ops.push(Op::ephemeral(self.path.item_failover(item), self.id()));
         ops.push(Op::set(self.path.item_failover(item), self.id()));
         ops.push(match node(3) {
@@ -310,17 +310,17 @@ impl JobMachine {
         }
         self.orphans.remove(&item);
         if node(5).is_some() && node(4).is_some() {
-            // Somebody runs it, or is about to: looked at again when that one's nodes go.
-            // A watch tells of a node that is not there as of one that went.
+            // An instance runs it, or is about to: read again when the nodes of that instance are deleted.
+            // A watch on a missing node reports it in the same way as a node that was deleted.
             let nodes = [(2, self.path.item_failover(item)), (1, self.path.item_running(item))];
             let there = nodes.into_iter().filter(|(index, _)| node(*index).is_some()).map(|(_, path)| path);
             let there: Vec<String> = there.collect();
-            // Anew, so that it is read again: one that went meanwhile may have been told already.
+            // Set again, so that it is read again: a node that was deleted in the meantime may have been reported already.
             self.unwatch(there.clone(), out);
             self.watch(there, out);
         }
         if node(2).is_some() && node(1).is_some_and(|mark| mark.is(self.id())) && self.is_dead(item, self.id()) {
-            // Nobody but us knows that it does not run.
+            // Only this instance knows that it does not run.
             self.left_behind.insert(item);
             self.watch(vec![self.path.item_failover(item)], out);
         }
@@ -371,7 +371,7 @@ impl JobMachine {
         }
     }
 
-    /// Rule: reads what became of takeovers whose answer was lost, also where failover was switched off meanwhile.
+    /// Rule: reads the outcome of takeovers whose answer was lost, also if failover was switched off in the meantime.
     pub(super) fn settle_takeovers(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         if self.half_taken.is_empty() {
             return false;
@@ -396,7 +396,7 @@ impl JobMachine {
             if self.config.as_ref().is_some_and(|c| c.failover) {
                 self.orphans.insert(*item);
             } else if let (None, Some(mark)) = (failover.node(), left) {
-                // Carried out in a session that is over.
+                // Committed in a session that is over.
                 self.abandoned.insert(*item, Abandoned { failover: false, seen: Some(mark.version) });
             }
         }

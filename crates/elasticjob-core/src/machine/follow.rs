@@ -24,7 +24,7 @@ const QUERIES_PER_ITEM: usize = 5;
 const FIRINGS_WALKED: usize = 32;
 
 impl JobMachine {
-    /// Whether firings wait: for a resharding, or for a look at what it brought.
+    /// Whether firings wait: for a resharding, or for a read of its result.
     pub(super) fn is_held(&self) -> bool {
         self.follow.stale || self.state.necessary.is_some() || self.state.processing.is_some()
     }
@@ -98,7 +98,7 @@ impl JobMachine {
         let beyond = |name: &String| parse_item(name).is_some_and(|item| item as usize >= answers.len());
         self.follow.has_excess = names.children().iter().any(beyond);
         let own: Vec<u32> = owners.iter().filter(|(_, id)| *id == self.id()).map(|(item, _)| *item).collect();
-        // A leader of before, that did not know it yet, has divided behind us: is it still what it should be?
+        // A previous leader that did not know of its successor has resharded after us: is the assignment still valid?
         if self.lead.owners.take_if(|known| *known != owners).is_some() {
             self.lead.basis = None;
         }
@@ -117,7 +117,7 @@ impl JobMachine {
         ops.extend(lost.iter().map(|i| Op::delete(self.path.item_claim(*i, session))));
         let watched = lost.iter().flat_map(|i| [self.path.item_disabled(*i), self.path.item_failover(*i)]).collect();
         self.unwatch(watched, out);
-        // Looked at anew, since their `failover` is not watched any more.
+        // Read again, since their `failover` is not watched any more.
         let waits = |item: &&u32| self.left_behind.remove(item) || self.state.failover_items.contains(item);
         let behind: Vec<u32> = lost.iter().filter(waits).copied().collect();
         self.orphans.extend(behind);
@@ -177,7 +177,7 @@ impl JobMachine {
     ) {
         match result {
             StepResult::Committed { .. } => drop(ops.drain(..ops.len().min(limits::ITEMS_PER_COMMIT))),
-            // A claim that stands already, or one that went with its node, is as good.
+            // A claim that already exists, or one that was deleted with its node, is as good.
             StepResult::Refused(Refusal { op, reason: Reason::Exists }) => drop(ops.remove(op)),
             StepResult::Refused(Refusal { op, reason: Reason::Missing }) => {
                 let op = ops.remove(op);
@@ -247,7 +247,7 @@ impl JobMachine {
         let before_us = || misfire_node.then(|| self.last_firing(begun?, now)).flatten();
         let of_node = self.schedule.last_due.filter(is_missed).or_else(before_us).unwrap_or(now);
         let known = begun.unwrap_or(accounted).max(self.schedule.untold);
-        // While everybody rested nothing was to be begun.
+        // While the whole job was disabled, nothing was to be begun.
         let rested = self.schedule.rested.filter(|(first, _)| known < *first).map_or(known, |(_, last)| last);
         let told = before.map_or(known.max(rested), |b| b.told.max(known));
         Item {
@@ -263,7 +263,7 @@ impl JobMachine {
             taken_at: taker.node().map(|n| n.created).unwrap_or_default(),
             taken_in: taker.node().map(|n| n.owner).unwrap_or_default(),
             misfire_node,
-            // What we missed somebody else may have run meanwhile.
+            // Another instance may have run what this one missed.
             missed: before
                 .and_then(|b| b.missed)
                 .or_else(|| self.earlier.get(&number).filter(|_| misfire_node)?.missed)
@@ -287,7 +287,7 @@ impl JobMachine {
         None
     }
 
-    /// Up to which due time somebody else answered for an item that is ours now.
+    /// Up to which due time another instance was responsible for an item that this one owns now.
     ///
     /// The ledger knows where the owner before was one of ours. A Java owner writes none: of it we know only that it held
     /// its firings since the resharding began, and that it ran nothing after it was gone.
@@ -323,7 +323,7 @@ impl JobMachine {
         }
     }
 
-    /// Somebody who divides, or has divided, may go on with it although another one leads by now: see
+    /// An instance that reshards, or has resharded, may continue although another one leads by now: see
     /// [`limits::OWNERS_RECHECKS`].
     pub(super) fn look_at_owners_later(&mut self, now: Timestamp) {
         self.follow.recheck = limits::OWNERS_RECHECKS.iter().map(|after| now + *after).collect();
@@ -341,7 +341,7 @@ impl JobMachine {
         self.read(Step::LookAgain, queries, out)
     }
 
-    /// What stands there is what we know, or it is taken in anew; nothing waits for this look.
+    /// The nodes are as this instance knows them, or are stored now; nothing waits for this read.
     pub(super) fn looked_again(&mut self, now: Timestamp, result: StepResult) {
         let StepResult::Answers(answers) = result else { return };
         let owners: BTreeMap<u32, String> =
@@ -349,12 +349,12 @@ impl JobMachine {
         if owners != self.follow.owners {
             self.unsettle(now);
         }
-        // The end of one that was shut down in a run is not told.
+        // The end of a run of an instance that was shut down is not reported.
         self.lead.forced |= !self.lead.kept.is_empty();
     }
 
-    /// Rule: asks a leader of another kind for the items that its resharding did not give us: Java loses a join that comes
-    /// while it reshards. Once per registration, and not at once (see [`limits::LEFT_OUT_WAIT`]).
+    /// Rule: asks a Java leader for the items that its resharding did not assign to this instance: Java misses an instance that joins
+    /// while it reshards. Once per registration, and not immediately (see [`limits::LEFT_OUT_WAIT`]).
     pub(super) fn ask_for_items(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         let Some(at) = self.follow.ask_at.filter(|_| !self.follow.asked) else { return false };
         if !self.items.is_empty() || !self.is_available() || self.is_leader() {

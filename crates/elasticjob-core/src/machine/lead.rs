@@ -1,7 +1,7 @@
 //! The leader's work: dividing the items (Java: `ShardingService.shardingIfNecessary`).
 //!
 //! Java waits until nothing runs, deletes the owners one by one and creates the new ones. Here items that are running stay
-//! with their owner until their run ends, all others move at once, in one transaction that names no instance that is gone.
+//! with their owner until their run ends, all others move immediately, in one transaction that names no instance that is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,11 +18,11 @@ use crate::shard;
 use crate::time::Timestamp;
 use crate::tree::{Node, Op};
 
-/// Items whose nodes are written in one transaction; a larger job is resharded in parts while `necessary` holds everybody.
+/// Items whose nodes are written in one transaction; a larger job is resharded in parts while `necessary` stops all instances.
 const ITEMS_PER_PART: usize = 1_000;
 
 impl JobMachine {
-    /// Rule: divides the items anew where instances, count or strategy changed, or somebody asked for it.
+    /// Rule: reshards if instances, count or strategy changed, or if an instance requested it.
     pub(super) fn reshard(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         if !self.is_leader() || !self.is_available() {
             self.lead = super::memory::Lead::default();
@@ -76,7 +76,7 @@ impl JobMachine {
         })
     }
 
-    /// Whether an instance has just vanished: Java's come back at once after a reconnect.
+    /// Whether an instance has just vanished: Java instances come back immediately after a reconnect.
     fn is_in_doubt(&self, now: Timestamp) -> bool {
         self.gone.values().any(|since| now < *since + limits::SECOND_LOOK)
     }
@@ -130,7 +130,7 @@ impl JobMachine {
             self.state.necessary.get_or_insert_with(|| Node::new("", zxid, 0, now));
             self.follow.unsettled_since.get_or_insert(now);
         }
-        // Refused: it stands there already, or the leadership is lost; the state says so in a moment.
+        // Rejected: it exists already, or the leadership is lost; the state will show that.
         if matches!(result, StepResult::Refused(_)) {
             self.pause(now);
         }
@@ -182,14 +182,14 @@ impl JobMachine {
         self.commit_part(plan, out);
     }
 
-    /// Without failover nobody takes the mark of one that is gone away, where Java owns the item. Who seems to be gone is looked
-    /// for once more, behind the mark: our state lags.
+    /// Without failover, no instance deletes the mark of an instance that is gone, if Java owns the item. An instance that seems to be gone
+    /// is read once more, after the mark: the state lags.
     fn left_marks(&self, survey: &Survey) -> Vec<Query> {
         if self.config.as_ref().is_none_or(|c| c.failover) {
             return Vec::new();
         }
         let mark = |item: u32| {
-            // Behind the names come an owner and a mark for each item.
+            // After the names, each item has an owner and a mark.
             survey
                 .answers
                 .get(2 + 2 * item as usize)?
@@ -293,7 +293,7 @@ impl JobMachine {
         if self.state.necessary.is_some() {
             last.push(Op::delete(self.path.necessary()));
         }
-        // `processing` comes and goes in the same transaction: it tells our other instances to look at the assignment.
+        // `processing` is created and deleted in the same transaction: it notifies the other Rust instances to read the assignment.
         last.push(Op::Ensure(self.path.leader()));
         last.push(Op::Ensure(self.path.below("leader/sharding")));
         if self.state.processing.is_none() {
@@ -322,7 +322,7 @@ impl JobMachine {
         match result {
             StepResult::Committed { .. } if !plan.parts.is_empty() => self.commit_part(plan, out),
             StepResult::Committed { .. } => {
-                // Those that we deleted are gone; one that came meanwhile asks for the next resharding.
+                // Those that this instance deleted are gone; one that appeared in the meantime requests the next resharding.
                 self.state.necessary.take_if(|n| Some(n.czxid) == plan.necessary);
                 self.state.processing.take_if(|n| Some(n.czxid) == plan.processing);
                 self.unsettle(now);

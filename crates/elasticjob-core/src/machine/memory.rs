@@ -46,7 +46,7 @@ pub(super) struct Schedule {
     pub(super) untold: Timestamp,
     /// The first and the last due time that passed while we were disabled.
     pub(super) rested: Option<(Timestamp, Timestamp)>,
-    /// Due times up to here are nobody's business any more: from before the start, or given up.
+    /// Due times up to here are accounted for: from before the start, or abandoned.
     pub(super) floor: Timestamp,
     pub(super) last_tick: Timestamp,
     /// Expression, zone, and whether it fires twice in repeated hours.
@@ -60,7 +60,7 @@ pub(super) struct Item {
     pub(super) ledger_version: i32,
     /// The transaction that created its node: one that was created again has no earlier ledger.
     pub(super) made: i64,
-    /// Due times up to here were begun, or are given up.
+    /// Due times up to here were begun, or are abandoned.
     pub(super) accounted: Timestamp,
     /// Up to which due time people know what became of it.
     pub(super) told: Timestamp,
@@ -107,7 +107,7 @@ impl Item {
 pub(super) enum Phase {
     /// The begin is under way.
     Beginning,
-    /// Nobody knows whether the begin was carried out.
+    /// The outcome of the begin is unknown.
     Unsettled,
     /// User code runs.
     Running,
@@ -199,7 +199,7 @@ pub(super) struct Follow {
     pub(super) stale: bool,
     /// Whether the reload of each `reconcileIntervalMinutes` is the only reason.
     pub(super) is_routine: bool,
-    /// Counts the reasons to read it; and how many there were when the reading began. One that comes meanwhile counts.
+    /// Counts the reasons to read it, and how many there were when the reading began. A later one counts.
     pub(super) reasons: u64,
     pub(super) read_for: u64,
     /// Since when the assignment is not settled.
@@ -217,7 +217,7 @@ pub(super) struct Follow {
     pub(super) asked: bool,
     /// The owners for whose sake a division was asked: once is enough.
     pub(super) asked_for: Option<BTreeMap<u32, String>>,
-    /// Since when an item has an owner that is gone, or none, and nobody divides.
+    /// Since when an item has an owner that is gone, or none, and no instance reshards.
     pub(super) unowned_since: Option<Timestamp>,
     /// Of each item the owner before, and since when that one cannot have begun it.
     pub(super) handover: BTreeMap<u32, (Option<String>, Timestamp)>,
@@ -225,7 +225,7 @@ pub(super) struct Follow {
     pub(super) trigger_held: bool,
     /// When the first trigger of an own item was seen that no run has answered yet.
     pub(super) triggered_at: Option<Timestamp>,
-    /// When to look at the owners again: a leader that lost its leadership may have been in the middle of dividing.
+    /// When to read the owners again: a leader that lost its leadership may have been in the middle of a resharding.
     pub(super) recheck: Vec<Timestamp>,
 }
 

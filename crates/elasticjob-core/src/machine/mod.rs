@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits. What takes time (a commit, a read, a latch, a run) is an effect, and its end comes back as an
 //! input. At most one registry step of a job is under way; whenever it ends, or anything else happens, the rules (`RULES`) are asked
-//! from the top which step comes next. The rules look at state only: a notification says when to think, never what.
+//! from the top which step comes next. The rules read the state only: a notification causes an evaluation, and decides nothing.
 //!
 //! ```text
 //!   SessionBack          registered            Stop, or own instance node deleted
@@ -91,7 +91,7 @@ pub struct JobMachine {
     left_behind: BTreeSet<u32>,
     /// Takeovers that came to nothing: their nodes are to be deleted.
     abandoned: BTreeMap<u32, Abandoned>,
-    /// Items that we may have taken over: nobody knows yet whether it was carried out.
+    /// Items that this instance may have taken over: the outcome of the transaction is unknown.
     half_taken: BTreeSet<u32>,
     /// Whether the next takeover takes one item alone, since one of several was refused.
     takes_one: bool,
@@ -111,7 +111,7 @@ pub struct JobMachine {
     has_announced_leave: bool,
     /// Results of triggers whose caller waits, to be written.
     results: BTreeMap<String, &'static str>,
-    /// When what still ran was told to end, since this instance has to leave.
+    /// When the remaining runs were cancelled, since this instance has to leave.
     cut_off: Option<Timestamp>,
     /// What was cut off then and waits for another one, and whether it had been taken over.
     cut: BTreeMap<u32, bool>,
@@ -131,7 +131,7 @@ pub struct JobMachine {
     latch: Option<Latch>,
     /// After a latch was not to be had.
     latch_wait: Option<LatchWait>,
-    /// Latches in whose queues a place of ours may have stayed behind, since the link broke meanwhile.
+    /// Latches in whose queues a place of this instance may have remained, since the connection broke in the meantime.
     left_queues: BTreeSet<String>,
     /// Latches that were given back on this link: that may not have arrived when it breaks.
     given_back: BTreeSet<String>,
@@ -300,7 +300,7 @@ impl JobMachine {
         own.chain([self.pause_until]).filter(|at| *at > self.schedule.last_tick).min()
     }
 
-    /// Whether the job has left the registry for good: nothing will happen any more.
+    /// Whether the job has left the registry permanently: nothing will happen any more.
     pub fn is_left(&self) -> bool {
         self.life == Life::Left
     }
@@ -331,7 +331,7 @@ impl JobMachine {
     }
 
     /// Whether a run of this item that goes on for as long as there is work should end after its current piece: the items
-    /// are being divided anew, the item or its server was disabled, the job leaves, the session is lost, or the item is due
+    /// are being resharded, the item or its server was disabled, the job leaves, the session is lost, or the item is due
     /// again.
     pub fn should_yield(&self, item: u32) -> bool {
         let is_resharding = self.state.necessary.is_some() || self.state.processing.is_some();
@@ -515,7 +515,7 @@ impl JobMachine {
             (Some(latch), None) if latch.id == id => {
                 let times = self.latch_wait.map_or(0, |wait| wait.times);
                 self.latch_wait = Some(LatchWait { times: times + 1, until: now + back_off(times) });
-                // A place may have been made all the same, its answer lost; the link may hold, or its loss be told behind this.
+                // The place may have been created although its answer was lost; the connection may be up, or its loss be reported later.
                 let purpose = latch.purpose;
                 self.latch = None;
                 self.left_queues.insert(self.latch_path(purpose));
@@ -545,7 +545,7 @@ impl JobMachine {
         self.failures += 1;
     }
 
-    /// After a refusal that the next look at the registry must explain: read everything anew, a little later.
+    /// After a rejection that the next read of the registry must explain: reads everything again, a little later.
     fn look_again(&mut self, now: Timestamp, out: &mut Effects) {
         self.pause(now);
         out.push(Effect::Reload);
@@ -579,7 +579,7 @@ impl JobMachine {
     }
 }
 
-/// The pause behind that many vain tries before.
+/// The pause after that many failed attempts.
 fn back_off(tries: usize) -> Duration {
     (limits::RETRY_BASE * (1 << tries.min(10))).min(limits::RETRY_MAX)
 }

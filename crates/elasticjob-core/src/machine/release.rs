@@ -1,4 +1,4 @@
-//! The second of a run's two transactions: it takes away the marks that the begin created, and nothing else.
+//! The second of a run's two transactions: it deletes the marks that the begin created, and nothing else.
 //!
 //! What is ours is known by its version, its session and the version of the ledger that the begin wrote; what is not known is
 //! looked at.
@@ -14,10 +14,10 @@ use crate::query::{Answer, Query};
 use crate::time::Timestamp;
 use crate::tree::{Node, Op, Reason, Refusal};
 
-/// What a run has left behind: an operation of its release.
+/// A remaining node of a run: an operation of its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remnant {
-    /// Nobody has begun the item since: its ledger is at that version.
+    /// No instance has begun the item since: its ledger has that version.
     Ledger(i32),
     /// The mark that it runs goes.
     Running,
@@ -115,8 +115,8 @@ impl JobMachine {
             return false;
         }
         let session = self.session_id();
-        // An ephemeral mark of a session that is over is gone with it, and there is none where one that was to be made anew
-        // was refused behind the end of the run.
+        // An ephemeral mark of a session that is over was deleted with it, and there is none if creating it again
+        // was rejected after the end of the run.
         self.busy.retain(|_, b| {
             let is_old = b.mark == Mark::Ephemeral && ![0, session].contains(&b.session);
             if !matches!(b.phase, Phase::Ended { .. }) {
@@ -136,7 +136,7 @@ impl JobMachine {
         let mut remnants = Vec::new();
         for item in &items {
             let Some(busy) = self.busy.get(item) else { continue };
-            // The mark may be another one's where ours was taken away, and others have begun the item since.
+            // The mark may belong to another instance if ours was deleted, and others have begun the item since.
             remnants.extend([(*item, Remnant::Ledger(busy.version + 1)), (*item, Remnant::Running)]);
             if busy.taken {
                 remnants.extend([(*item, Remnant::Failover), (*item, Remnant::Failovering)]);
@@ -197,7 +197,7 @@ impl JobMachine {
     /// The nodes of a takeover that came to nothing are gone, or another one's.
     pub(super) fn abandoned(&mut self, now: Timestamp, item: u32, result: StepResult, out: &mut Effects) {
         match result {
-            // A begin of the owner's took `failovering` away as superseded; our `failover` still stands.
+            // A begin of the owner deleted `failovering` as superseded; our `failover` still exists.
             StepResult::Refused(refusal) if refusal.op == 1 => {
                 let op = Op::Delete { path: self.path.item_failover(item), version: Some(TAKEN_VERSION) };
                 self.commit(Step::Abandon { item }, vec![op], out);
@@ -218,7 +218,7 @@ impl JobMachine {
         }
     }
 
-    /// Items that are to be caught up at once, and belong to another instance by the strategy, give the leader time.
+    /// Items that are to be caught up immediately, and belong to another instance by the strategy, give the leader time.
     fn yield_to_move(&mut self, now: Timestamp, items: &[u32]) {
         let missed = |number: &&u32| self.items.get(number).is_some_and(|item| item.missed.is_some());
         let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding);
@@ -252,8 +252,8 @@ impl JobMachine {
         }
     }
 
-    /// Rule: creates the marks of runs of an earlier session again, in this one. Until they end, nobody begins these items: the instance
-    /// itself neither, nor another one that owns them now.
+    /// Rule: creates the marks of runs of an earlier session again, in this one. Until they end, no instance begins these items: neither this
+    /// instance nor another one that owns them now.
     pub(super) fn keep_marks(&mut self, _now: Timestamp, out: &mut Effects) -> bool {
         let session = self.session_id();
         let unmarked = |b: &Busy| b.phase == Phase::Running && b.mark == Mark::Ephemeral && b.session != session;
@@ -262,7 +262,7 @@ impl JobMachine {
         if items.is_empty() || self.is_held() {
             return false;
         }
-        // Nobody has begun it since.
+        // No instance has begun it since.
         let version = |item: &u32| self.busy.get(item).map(|b| b.version + 1).unwrap_or_default();
         let mark = |item: &u32| {
             [Op::check(self.path.item(*item), version(item)), Op::ephemeral(self.path.item_running(*item), self.id())]
@@ -306,7 +306,7 @@ impl JobMachine {
         }
     }
 
-    /// A mark that stands where one is to be made anew: another one's, or ours, when an answer was lost.
+    /// A mark that exists where one is to be created again: another one's, or ours, when an answer was lost.
     pub(super) fn read_mark(&mut self, item: u32, out: &mut Effects) -> bool {
         self.read(Step::ReadMark { item }, vec![Query::Node(self.path.item_running(item))], out)
     }
@@ -325,7 +325,7 @@ impl JobMachine {
     }
 
     /// Rule: a run of a failover job that outlived its session: its mark is ours only while its transaction is that of our
-    /// begin, and it is looked at and taken away below the failover latch, so that no takeover comes in between.
+    /// begin, and it is read and deleted while holding the failover latch, so that no takeover comes in between.
     pub(super) fn release_late(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         let session = self.session_id();
         // Or one whose release has an unknown end: its mark may stand there in this very session.
@@ -360,7 +360,7 @@ impl JobMachine {
     pub(super) fn late_read(&mut self, now: Timestamp, item: u32, latch: &str, result: StepResult, out: &mut Effects) {
         let StepResult::Answers(answers) = result else { return self.look_again(now, out) };
         let Some((token, taken)) = self.busy.get(&item).map(|b| (b.token, b.taken)) else { return };
-        // Of its begin, or set anew in a session behind that one.
+        // Of its begin, or set again in a later session.
         let renewed = |mark: &Node| mark.owner != 0 && mark.owner == self.session_id() && mark.is(self.id());
         let is_ours = |mark: &Node| mark.version == 0 && (mark.czxid == token || renewed(mark));
         let marked = answers[0].node().is_some_and(is_ours);
@@ -368,7 +368,7 @@ impl JobMachine {
         if marked {
             ops.push(Op::Delete { path: self.path.item_running(item), version: Some(0) });
         }
-        // Whoever took the mark away, as Java does, left those of the takeover.
+        // An instance that deleted the mark, as Java does, left those of the takeover.
         if marked || taken {
             let ours = |index: usize| answers[index].node().filter(|n| n.is(self.id()));
             let delete = |path: String, node: &Node| Op::Delete { path, version: Some(node.version) };

@@ -1,6 +1,6 @@
 //! The first of a run's two transactions (Java: `ElasticJobExecutor`, `ExecutionService`); the other one is in `release.rs`.
 //!
-//! *Begin* is fence and ledger: it commits only while the assignment stands and nobody has begun that due time.
+//! The begin transaction is fence and ledger: it commits only if the assignment is still valid and no instance has begun that due time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl JobMachine {
         let mut ops = Vec::new();
         for item in items.into_iter().take(limits::ITEMS_PER_COMMIT) {
             let taken = self.taken.contains_key(&item);
-            // A ledger never goes back: a catch-up that comes behind a later firing keeps that one's time.
+            // A ledger never decreases: a catch-up after a later firing keeps the due time of that firing.
             let own = self.items.get(&item);
             let last = own.map_or(due, |i| i.accounted.max(due));
             ledger.due = last;
@@ -256,7 +256,7 @@ impl JobMachine {
         self.start(now, plan.run, plan.due, plan.source, &plan.items, out);
     }
 
-    /// The ledger of a begin says up to where all is accounted for: what passed before that is told.
+    /// The ledger of a begin states up to where all due times are accounted for: what passed before is reported.
     fn account_begun(&mut self, items: &[u32], out: &mut Effects) {
         let mut gaps: BTreeMap<(Timestamp, Timestamp), Vec<u32>> = BTreeMap::new();
         for number in items {
@@ -375,7 +375,7 @@ impl JobMachine {
             let begun = node.filter(|n| n.is(&busy.ledger)).map(|n| n.mzxid);
             let Some(token) = begun else {
                 self.busy.remove(item); // not carried out: due as before
-                // Or carried out, and begun by others since, or the item is gone or was made anew: then it never ran.
+                // Or committed, and begun by others since, or the item was deleted or created again: then it never ran.
                 let others = node.and_then(|n| Ledger::parse(&n.data));
                 let is_same = node.is_some_and(|n| n.czxid == busy.made);
                 // A ledger goes back where a clock was set back: its version does not.
@@ -409,7 +409,7 @@ impl JobMachine {
     }
 
     /// It was begun, but the session that it was begun in is over: it must not run now. Its mark is an orphan of ours, or is
-    /// taken away where failover was switched off meanwhile: whoever owns the item takes it for that of a run.
+    /// deleted if failover was switched off in the meantime: otherwise the owner of the item would take it for the mark of a run.
     pub(super) fn begin_lost(&mut self, now: Timestamp, number: u32, busy: &Busy) {
         let failover = self.config.as_ref().is_some_and(|c| c.failover);
         // One that waited for its turn may have a mark in this session too.
@@ -434,7 +434,7 @@ impl JobMachine {
         }
     }
 
-    /// It was begun, does not run, and nobody takes it over.
+    /// It was begun, does not run, and no instance takes it over.
     fn answer_lost(&mut self, busy: &Busy) {
         self.results.extend(busy.requests.iter().cloned().map(|request| (request, super::trigger::NOT_RUN_LOST)));
     }
@@ -458,7 +458,7 @@ impl JobMachine {
         if items.is_empty() {
             return false;
         }
-        // Only while the item is ours: whoever has it by now has looked for the node already.
+        // Only while this instance owns the item: its next owner has read the node already.
         let session = self.session_id();
         let owner = |item: &u32| self.items.get(item).map(|i| i.owner_version).unwrap_or_default();
         let mark = |item: &u32| {

@@ -28,7 +28,7 @@ impl JobMachine {
         let Some(node) = &self.state.config else { return };
         let document = match JobDocument::parse(&node.data) {
             Ok(document) => document,
-            // Damage: nobody knows what was meant. The job rests.
+            // Damage: the intended value is unknown. The job is paused.
             Err(error) => {
                 self.config = None;
                 self.schedule.next_due = None;
@@ -75,7 +75,7 @@ impl JobMachine {
         if let (Some(last), Some(before)) = (self.schedule.last_due, &self.config)
             && cron(before) != cron(&config)
         {
-            // What passed by the schedule before is told while it is known.
+            // Firings that the previous schedule missed are reported while they are known.
             let items: Vec<u32> = self.owned().collect();
             self.account(&items, last, out);
         }
@@ -115,7 +115,7 @@ impl JobMachine {
         self.schedule.cron = Some(wanted);
     }
 
-    /// Lets the time pass: due times that have come are noted, for the items that cannot take them at once too.
+    /// Advances the time: due times that have come are recorded, also for items that cannot start them immediately.
     pub(super) fn tick(&mut self, now: Timestamp, out: &mut Effects) {
         let stepped_back = self.schedule.last_tick > now + Duration::from_secs(1);
         if stepped_back {
@@ -277,7 +277,7 @@ impl JobMachine {
         self.say_missed(missed, due, out);
     }
 
-    /// Tells people of a firing that items could not take.
+    /// Reports a firing that items could not start.
     pub(super) fn say_missed(&self, items: Vec<u32>, due: Timestamp, out: &mut Effects) {
         if items.is_empty() {
         } else if self.config.as_ref().is_some_and(|c| c.misfire) {
@@ -316,7 +316,7 @@ impl JobMachine {
         told < due && latest.is_none_or(|latest| told < latest)
     }
 
-    /// Tells people of the firings between two others that nobody began, where there may have been any.
+    /// Reports the firings between two others that no instance began, if there may have been any.
     pub(super) fn tell_passed(&self, items: Vec<u32>, told: Timestamp, due: Timestamp, out: &mut Effects) {
         let Some(config) = self.config.as_ref() else { return };
         let Some(cron) = config.cron.as_ref() else { return };

@@ -184,7 +184,7 @@ impl JobMachine {
     }
 
     pub(super) fn before_change(&mut self, now: Timestamp, place: Option<&Place<'_>>, node: Option<&Node>) {
-        // Java's leaders let it stand while they divide, ours make and delete it at once.
+        // A Java leader leaves it while it reshards; a Rust leader creates and deletes it in one transaction.
         if let (Some(Place::Processing), None) = (place, node)
             && self.state.processing.is_some()
         {
@@ -211,7 +211,7 @@ impl JobMachine {
             Some(Place::Config) => self.refresh_config(now, out),
             Some(Place::Necessary | Place::Processing) => match node {
                 Some(node) => {
-                    // Their clock tells which firings were held, where it is near ours.
+                    // Their clock shows which firings were held, if it is near ours.
                     let near = node.created.since(now).max(now.since(node.created)) < Duration::from_secs(1);
                     let since = if near { node.created.min(now) } else { now };
                     self.follow.unsettled_since.get_or_insert(since);
@@ -321,7 +321,7 @@ impl JobMachine {
     pub(super) fn stop(&mut self, deadline: Timestamp) {
         match self.life {
             Life::Left => {}
-            // Whoever asks again can only shorten it.
+            // A second stop can only shorten it.
             Life::Leaving { deadline: first } => self.life = Life::Leaving { deadline: first.min(deadline) },
             Life::Waiting | Life::Joining | Life::Joined => {
                 self.life = Life::Leaving { deadline };

@@ -139,7 +139,7 @@ impl JobMachine {
             return match (&self.config, stored) {
                 (Some(_), Ok(document)) if !self.config_refused => Ok(document),
                 (Some(config), _) => Ok(self.document_of(config)),
-                // A first start without cron is told as that.
+                // A first start without cron is reported as such.
                 (None, Ok(document))
                     if !self.setup.one_off && document.cron.as_deref().unwrap_or_default().is_empty() =>
                 {
@@ -343,7 +343,7 @@ impl JobMachine {
         }
         let session = self.session_id();
         ops.extend(self.claimed.iter().map(|item| Op::delete(self.path.item_claim(*item, session))));
-        // What still runs did not listen: nobody waits for it any longer.
+        // The remaining runs did not react to their cancellation: nothing waits for them any longer.
         let cut = |b: &Busy| b.mark == Mark::Ephemeral && b.session == session && b.phase != Phase::Unsettled;
         let cut_off = self.busy.iter().filter(|(_, b)| cut(b));
         ops.extend(cut_off.map(|(item, _)| Op::delete(self.path.item_running(*item))));
@@ -354,7 +354,7 @@ impl JobMachine {
         let deaf = self.busy.iter().filter(|(_, b)| b.taken && b.session == session).map(|(item, _)| item);
         ops.extend(self.taken.keys().chain(cut).chain(deaf).map(|item| failover(*item)));
         if self.is_shut_down && !self.cut.is_empty() && !self.is_removed() {
-            // The others looked for what was left behind when the instance node went, and these still ran then.
+            // The other instances looked for interrupted runs when the instance node was deleted, and these were still running then.
             let folders =
                 [self.path.leader(), self.path.below("leader/failover"), self.path.below("leader/failover/items")];
             ops.extend(folders.into_iter().map(Op::Ensure));
@@ -371,7 +371,7 @@ impl JobMachine {
         self.leave_with(ops, out)
     }
 
-    /// Tells what still runs to end, and says whether it has, and was released, or had its time.
+    /// Cancels the remaining runs. Returns `true` once they have ended and were released, or their time is over.
     fn has_cut_off(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         if !self.busy.values().any(|b| matches!(b.phase, Phase::Running | Phase::Ended { .. })) {
             return true;
@@ -412,8 +412,8 @@ impl JobMachine {
         }
     }
 
-    /// Rule, of the leader: takes away nodes of servers that have no instance, and the `disabled` of a configuration whose
-    /// servers somebody has enabled.
+    /// Rule, of the leader: deletes nodes of servers that have no instance, and resets the `disabled` of a configuration whose
+    /// servers an operator has enabled.
     pub(super) fn tidy(&mut self, now: Timestamp, out: &mut Effects) -> bool {
         if !self.is_leader() || self.is_held() {
             return false;
@@ -427,12 +427,12 @@ impl JobMachine {
             document.disabled = false;
             let data = document.to_yaml().into_bytes();
             let mut ops = vec![Op::Set { path: self.path.config(), data, version: Some(node.version) }];
-            // Somebody may be disabling them at this moment.
+            // An operator may be disabling them at this moment.
             ops.extend(self.state.servers.iter().map(|(ip, node)| Op::check(self.path.server(ip), node.version)));
             return self.commit(Step::EnableAgain, ops, out);
         }
         if self.config.as_ref().is_some_and(|c| !c.failover) && !self.state.failover_items.is_empty() {
-            // Asked for before failover was switched off: later they would be runs that nobody waits for.
+            // Requested before failover was switched off: later they would be runs for which nothing waits.
             let items = self.state.failover_items.iter().take(limits::ITEMS_PER_COMMIT);
             let ops = items.map(|item| Op::delete(self.path.failover_item(*item))).collect();
             return self.commit(Step::Tidy, ops, out);

@@ -44,7 +44,7 @@ pub struct Setup {
 #[derive(Clone)]
 pub struct ConfigCheck(pub Arc<CheckFn>);
 
-/// Tells every fault of a configuration.
+/// Reports every fault of a configuration.
 pub type CheckFn = dyn Fn(&JobConfig) -> Vec<ConfigError> + Send + Sync;
 
 impl Default for ConfigCheck {
@@ -82,7 +82,7 @@ pub struct StepId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(pub u64);
 
-/// What a machine is told.
+/// An input of the machine.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// The time that [`super::JobMachine::next_wakeup`] named has come, or may have.
@@ -106,7 +106,7 @@ pub enum Input {
     Done(StepId, StepResult),
     /// A latch is held, by that node; or could not be had.
     Latched(StepId, Option<String>),
-    /// Items have ended, in whatever way: all that ended since the input before, since each input costs a look at all items.
+    /// Items have ended, with any outcome: all that ended since the input before, since each input evaluates all items.
     ItemsEnded(Vec<EndedItem>),
     /// Leave: begin nothing, let what runs end until then, take the nodes away.
     Stop {
@@ -144,16 +144,16 @@ pub enum ItemEnd {
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepResult {
-    /// The transaction was carried out, in time for its session to be alive now.
+    /// The transaction was committed, early enough for its session to be alive now.
     Committed {
         /// Its number.
         zxid: i64,
     },
-    /// The transaction was not carried out, since one of its operations could not be.
+    /// The transaction was rejected, since one of its operations was not possible.
     Refused(Refusal),
-    /// Nobody knows whether it was carried out.
+    /// It is unknown whether the transaction was committed.
     Unknown,
-    /// It was not carried out.
+    /// The transaction was not committed.
     Failed,
     /// The answers of a read, one for each query.
     Answers(Vec<Answer>),
@@ -164,7 +164,7 @@ pub enum StepResult {
 pub enum Effect {
     /// Carry out one transaction in the current session.
     Commit(StepId, Vec<Op>),
-    /// Read, behind every commit of ours that came before.
+    /// Read after all earlier commits of this instance.
     Read(StepId, Vec<Query>),
     /// Get a latch: a place in the queue below that path, held when it is the first.
     Latch(StepId, String),
@@ -174,7 +174,7 @@ pub enum Effect {
     Watch(Vec<String>),
     /// Stop telling.
     Unwatch(Vec<String>),
-    /// Read the whole state anew.
+    /// Read the whole state again.
     Reload,
     /// Compare the clocks.
     CheckClock,
@@ -208,7 +208,7 @@ pub enum Source {
     Schedule,
     /// A firing was missed and is caught up.
     Misfire,
-    /// Somebody asked for it.
+    /// A trigger of an operator or a program.
     Trigger,
 }
 
@@ -233,7 +233,7 @@ pub struct Run {
     pub session: u64,
     /// Java's id of the task.
     pub task_id: String,
-    /// The due time that it stands for.
+    /// The due time of the run.
     pub due: Timestamp,
     /// Why.
     pub source: Source,

@@ -1,7 +1,7 @@
 //! Why a job does not run: one check after the other, each with what it was judged by.
 //!
 //! A check that finds what keeps the job, or a part of it, from running is a *cause*. What cannot be judged because of an
-//! earlier cause is skipped, so that one trouble is told once.
+//! earlier cause is skipped, so that each problem is reported once.
 
 mod check;
 mod clocks;
@@ -25,12 +25,12 @@ use crate::time::Timestamp;
 use crate::tree::Node;
 use crate::wire::{Ledger, parse_instance};
 
-/// A firing that nobody has begun is told so long after it was due: who asks has a clock of his own.
+/// A firing that no instance has begun is reported this long after it was due: the caller's clock may differ.
 const OVERDUE_AFTER: Duration = Duration::from_secs(60);
-/// Two firings in a row that nobody has begun within this are a cause. Where firings are rarer, an item that was enabled
+/// Two firings in a row that no instance has begun within this are a cause. Where firings are rarer, an item that was enabled
 /// lately looks alike until its next one, so that it is a note.
 const OVERDUE_WITHIN: Duration = Duration::from_secs(600);
-/// A run is longer than its period only when it goes on so long behind a firing, by the clock of who asks.
+/// A run is longer than its period only if it continues this long after a firing, by the caller's clock.
 const SKIPPED_AFTER: Duration = Duration::from_secs(10);
 /// Running items that are described one by one.
 const SHOWN_MAX: usize = 10;
@@ -394,7 +394,7 @@ impl Look<'_> {
         }
         let tell = |(item, node): &(u32, &Node)| {
             let id = node.text();
-            // A run goes on over the end of its session; so does a mark that nobody took away.
+            // A run outlives its session; so does a mark that no instance deleted.
             let life = self.report.state.instances.get(&id).map(|instance| instance.czxid);
             let before = if life.is_some_and(|life| node.czxid < life) {
                 ", started before that instance registered again"
@@ -448,7 +448,7 @@ impl Look<'_> {
         self.push(CheckName::Misfire, Verdict::Cause, evidence);
     }
 
-    /// Triggers are taken up at once, but for items that run.
+    /// Instances act on triggers immediately, except for items that are running.
     fn triggers(&mut self) {
         let state = &self.report.state;
         let mut waiting: Vec<u32> = state.item_triggers.iter().map(|(item, _)| *item).collect();

@@ -79,8 +79,8 @@ impl ItemReport {
 }
 
 impl JobReport {
-    /// Every question that the report needs, as far as can be told from what is known. Asked again with the answers it asks
-    /// for more, until nothing is missing: names first, then what stands behind them.
+    /// Every query that the report needs, as far as is known. Called again with the answers, it adds the missing ones,
+    /// until nothing is missing: names first, then the nodes with these names.
     pub fn queries(path: &JobPath, detail: Detail, known: &Known) -> Vec<Query> {
         let mut queries = vec![Query::Children(path.servers()), Query::Children(path.instances())];
         let names = |at: String| known.get(&Query::Children(at)).map(Answer::children).unwrap_or_default();
@@ -146,7 +146,7 @@ impl JobReport {
         }
         for id in children(path.instances()) {
             let at = path.instance(&id);
-            // Where only names were read, a name stands for a node without data.
+            // Where only names were read, a name counts as a node without data.
             let found = known
                 .get(&Query::Node(at.clone()))
                 .map_or_else(|| Some(Node::new("", 0, 0, Timestamp(0))), |a| a.node().cloned());

@@ -8,7 +8,7 @@ use crate::job_state::ServerState;
 use crate::tree::Node;
 use crate::wire::{JobDocument, parse_instance};
 
-/// How a job stands (Java: `JobBriefInfo.JobStatus`).
+/// The status of a job (Java: `JobBriefInfo.JobStatus`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobStatus {
@@ -40,7 +40,7 @@ impl JobStatus {
 pub struct JobBrief {
     /// The job's name.
     pub job_name: String,
-    /// How it stands.
+    /// The status.
     pub status: JobStatus,
     /// Its description; none of a line that is about one server, as in Java.
     pub description: Option<String>,
@@ -68,7 +68,7 @@ pub struct ServerBrief {
     pub disabled_jobs_num: usize,
 }
 
-/// How an item stands (Java: `ShardingInfo.ShardingStatus`).
+/// The status of an item (Java: `ShardingInfo.ShardingStatus`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardStatus {
@@ -104,7 +104,7 @@ pub struct ShardInfo {
     pub server_ip: Option<String>,
     /// Its owner's id; `None` when it has none. Java fails when the owner is not there.
     pub instance_id: Option<String>,
-    /// How it stands.
+    /// The status.
     pub status: ShardStatus,
     /// Whether another instance has taken it over from one that died.
     pub failover: bool,

@@ -1,6 +1,6 @@
 //! The sharding context as JSON, as scripts and HTTP jobs get it (Java: `ShardingContext` through Gson).
 
-/// What an item is told about its run.
+/// The data that an item receives about its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the keys of the JSON object")]
 pub struct ContextFields<'a> {

@@ -3,9 +3,9 @@
 
 use super::yaml::{Typed, resolve};
 
-/// SnakeYAML starts a new line at the first space behind this column.
+/// SnakeYAML starts a new line at the first space after this column.
 const WIDTH: usize = 80;
-/// A key of at most so many characters, its tag included, stands before its colon.
+/// A key of at most this many characters, its tag included, is written before its colon.
 const SIMPLE_KEY_MAX: usize = 127;
 /// The lengths of SnakeYAML's tags of texts and of bytes.
 const TEXT_TAG: usize = "!!str".len();
@@ -18,7 +18,7 @@ pub(super) fn text_entry(out: &mut String, indent: usize, key: &str, text: &str)
     if is_simple_key(key) {
         simple_key(out, key);
     } else {
-        // A key that is long, empty or has line breaks stands behind a question mark.
+        // A key that is long, empty or has line breaks is written after a question mark.
         out.push_str("? ");
         scalar(out, key, indent + 2, indent + 2);
         out.push('\n');
@@ -80,7 +80,7 @@ pub(crate) fn unstorable(text: &str) -> Option<char> {
     text.chars().find(|c| is_unprintable(*c))
 }
 
-/// Characters for which SnakeYAML gives up on text and writes `!!binary`.
+/// Characters for which SnakeYAML writes `!!binary` instead of text.
 fn is_unprintable(c: char) -> bool {
     matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}')
         || matches!(c, '\u{fffe}' | '\u{ffff}')

@@ -26,7 +26,7 @@ pub struct JobDocument {
     pub reconcile_interval_minutes: i64,
     pub job_sharding_strategy_type: Option<String>,
     pub thread_pool: Option<String>,
-    /// The key under which `thread_pool` stands: it has one name up to Java 3.0.4 and another from 3.0.5 on.
+    /// The key of `thread_pool`: it has one name up to Java 3.0.4 and another from 3.0.5 on.
     pub thread_pool_key: ThreadPoolKey,
     pub job_error_handler_type: Option<String>,
     pub job_listener_types: Vec<String>,
@@ -74,7 +74,7 @@ pub enum DocumentError {
         value: String,
         /// What it should be.
         expected: &'static str,
-        /// Where it stands.
+        /// Its place.
         at: Position,
     },
 }
@@ -213,7 +213,7 @@ impl JobDocument {
     }
 
     /// Keeps an unknown key. Only of a document in block style, a key a line, can the text be taken as it is; of any other
-    /// form the value is written anew.
+    /// form the value is formatted again.
     fn keep(&mut self, entry: &Entry, text: &str) {
         if entry.key == "jobExtraConfigurations" && entry.value.list().is_some_and(<[Yaml]>::is_empty) {
             return;

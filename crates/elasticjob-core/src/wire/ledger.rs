@@ -13,11 +13,11 @@ pub struct Ledger {
     pub due: Timestamp,
     /// The instance that began it.
     pub instance: String,
-    /// Its session: tells one life of an instance id from the next.
+    /// Its session: distinguishes one life of an instance id from the next.
     pub session: u64,
-    /// Counts the begins of that session, so that a begin can be told from another one of the same due time.
+    /// Counts the begins of that session, so that two begins of the same due time can be distinguished.
     pub begin: u64,
-    /// The writer's clock when it asked for the begin; none in what was written before this was told.
+    /// The writer's clock when it sent the begin; older versions did not write it.
     pub at: Option<Timestamp>,
     /// The triggers that this begin answers and whose callers wait for a result. An instance that takes the run over answers them.
     pub requests: Vec<String>,

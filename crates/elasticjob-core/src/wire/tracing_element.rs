@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::yaml::{self, Yaml};
 
-/// A tracing element, as Java's two generations write it. It is kept as it stands in the document; this is only read.
+/// A tracing element, as Java's two generations write it. The document keeps it unchanged; this is only read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TracingElement {
     /// The type; `RDB` is Java's only one.

@@ -1,4 +1,4 @@
-//! A YAML text as a tree that keeps where each value stands, and Java's (YAML 1.1) reading of plain scalars.
+//! A YAML text as a tree that keeps the place of each value, and Java's (YAML 1.1) reading of plain scalars.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -46,7 +46,7 @@ pub enum Value {
 pub struct Entry {
     /// The key's text.
     pub key: String,
-    /// Where the key stands.
+    /// The place of the key.
     pub at: Position,
     /// The bytes of the text where the key begins.
     pub start: usize,

@@ -1,7 +1,7 @@
 //! The database file: a redb table from paths to nodes. One thread writes; the changes that arrive during a write go into the
 //! next transaction, so that many jobs share one sync of the disk.
 //!
-//! If a write fails, the thread first tells the store, which ends all sessions, and then refuses the changes. It opens the
+//! If a write fails, the thread first notifies the store, which ends all sessions, and then rejects the changes. It opens the
 //! database again every [`REOPEN_PAUSE`] until that succeeds. The tree is then read from the file, so that memory never holds
 //! what the disk does not.
 

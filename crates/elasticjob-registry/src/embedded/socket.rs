@@ -51,7 +51,7 @@ impl Drop for Server {
     }
 }
 
-/// The caller holds the file, so a socket that stands there is a dead one's.
+/// This process holds the file, so an existing socket belongs to a dead process.
 pub(super) fn serve(store: Arc<Store>, path: &Path) -> io::Result<Server> {
     let listener = bind(path)?;
     let count = Arc::new(watch::Sender::new(0));

@@ -39,7 +39,7 @@ impl Storage {
         })
     }
 
-    /// Returns `true` if this file has that name: nobody moved, deleted or replaced it.
+    /// Returns `true` if this file has that name: it was not moved, deleted or replaced.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         is_at(&self.0, path)
     }

@@ -1,4 +1,4 @@
-//! The connection as one state machine that never gives up:
+//! The connection as one state machine that never stops retrying:
 //!
 //! ```text
 //!              connected                    broken
@@ -93,7 +93,7 @@ impl Shared {
         }
     }
 
-    /// Ends the session too, so that its nodes go at once.
+    /// Ends the session too, so that its nodes are deleted immediately.
     pub(super) async fn close(&self) {
         let client = self.current.lock().take();
         self.stopped.send_replace(true);
@@ -105,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Tells the state of the link; what was closed stays closed.
+    /// Publishes the state of the connection; a closed one stays closed.
     fn set(&self, link: Link) {
         self.link.send_if_modified(|old| {
             let open = *old != Link::Closed;
@@ -141,7 +141,7 @@ async fn connect_for_ever(shared: &Shared) {
                 if up.elapsed() > Duration::from_secs(1) {
                     failures = 0;
                 } else {
-                    // Broken at once, perhaps by what is sent again and again: not at full speed.
+                    // Broken immediately, perhaps by a request that is repeated: not at full speed.
                     failures += 1;
                     clock::sleep(back_off(&shared.settings, failures)).await;
                 }
@@ -237,7 +237,7 @@ async fn connect(shared: &Shared, session: Option<&Session>) -> Result<Client, N
     Ok(client)
 }
 
-/// Containers, as Curator makes them: they go when they are empty. Made anew while a connection stands, when ZooKeeper took them away a
+/// Containers, as Curator creates them: they are deleted when they are empty. Created again while a connection is up, if ZooKeeper deleted them a
 /// minute after the last job. Only what is missing is created: ZooKeeper refuses to create a node that exists where the parent cannot be
 /// written, and in many clusters `/` cannot.
 pub(super) async fn make_namespace(shared: &Shared, client: &Client) -> Result<(), Failure> {

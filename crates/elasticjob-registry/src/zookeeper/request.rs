@@ -87,7 +87,7 @@ fn answer(shared: &Shared, query: &Query, found: Found) -> Result<Answer, Error>
 }
 
 fn node(data: &[u8], stat: &Stat) -> Node {
-    // Containers and TTL nodes carry a mark where the session of an ephemeral node stands.
+    // Containers and TTL nodes have a mark in the place of the session of an ephemeral node.
     let container = stat.ephemeral_owner == i64::MIN || stat.ephemeral_owner.cast_unsigned() >> 48 == 0xff00;
     Node {
         data: data.into(),
@@ -107,7 +107,7 @@ pub(super) async fn commit(shared: &Shared, session: u64, ops: &[Op]) -> Outcome
         Err(error) => return Outcome::Failed(error),
     };
     match commit_once(shared, &client, ops).await {
-        // The namespace itself is gone: what stands at the top has no other parent.
+        // The namespace itself was deleted: nodes at the top have no other parent.
         Outcome::Refused(Refusal { op, reason: Reason::Missing }) if ops.get(op).is_some_and(is_made_at_the_top) => {
             match make_namespace(shared, &client).await {
                 Ok(()) => commit_once(shared, &client, ops).await,
@@ -205,7 +205,7 @@ async fn make(shared: &Shared, client: &Client, paths: &[&str], mode: CreateMode
     for (place, answer) in futures_util::future::join_all(created).await.into_iter().enumerate() {
         match answer {
             Ok(_) | Err(Failure::Refused(Code::NODE_EXISTS)) => {}
-            // ZooKeeper looks at the right first, and then whether the node is there.
+            // ZooKeeper checks the right first, and then whether the node exists.
             Err(Failure::Refused(Code::NO_AUTH)) if is_there(shared, client, paths[place]).await => {}
             Err(failure) => return Err((place, failure)),
         }

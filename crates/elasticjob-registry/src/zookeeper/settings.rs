@@ -14,14 +14,14 @@ const SESSION_MIN: Duration = Duration::from_millis(100);
 pub struct Settings {
     /// `host:port,host:port`; names are resolved again at each connect. Required.
     pub servers: String,
-    /// The node below which everything stands, without leading slash; may have several segments. Required.
+    /// The parent node of all nodes, without leading slash; may have several segments. Required.
     pub namespace: String,
     /// First pause between two attempts to connect; 1 s by default.
     pub base_sleep: Duration,
     /// Longest pause between two attempts; 3 s by default.
     pub max_sleep: Duration,
-    /// After so many failed attempts in a row the failure is told as an error instead of a warning; 3 by default. Java
-    /// gives up then; here it goes on.
+    /// After this number of failed attempts in a row the failure is logged as an error instead of a warning; 3 by default. Java
+    /// stops retrying then; this implementation continues.
     pub max_retries: u32,
     /// The session timeout that is asked for; 0 (the default) for 60 s. The server bounds it to 2 to 20 of its ticks.
     pub session_timeout: Duration,
@@ -97,7 +97,7 @@ impl Settings {
         if !self.namespace.split('/').all(segment_is_right) {
             let expected = "expected one or more names separated by `/`, with no leading `/`";
             wrong("namespace", &self.namespace, expected);
-        } else if self.namespace == "zookeeper" {
+        } else if self.namespace.split('/').next() == Some("zookeeper") {
             wrong("namespace", &self.namespace, "this name is reserved by ZooKeeper");
         }
         if self.base_sleep > self.max_sleep {

@@ -6,7 +6,7 @@ use tokio::io::DuplexStream;
 
 use super::*;
 
-/// The other end: a server that answers what the test tells it to.
+/// The other end: a server that sends the answers of the test.
 struct Server {
     stream: DuplexStream,
 }
@@ -33,7 +33,7 @@ impl Server {
     }
 }
 
-/// A connection that stands, with a session timeout of 3 s.
+/// An established connection with a session timeout of 3 s.
 fn connected() -> (Client, Server) {
     let (near, far) = tokio::io::duplex(1 << 20);
     let timeout = Duration::from_secs(3);
@@ -52,7 +52,7 @@ fn connected() -> (Client, Server) {
 }
 
 #[tokio::test]
-async fn each_of_many_requests_at_once_gets_its_own_answer() {
+async fn each_of_many_concurrent_requests_gets_its_own_answer() {
     let (client, mut server) = connected();
     let asked: Vec<_> = (0..5 * COMMANDS_AT_ONCE).map(|_| tokio::spawn(client.sync("/"))).collect();
     for number in 0..asked.len() {
@@ -84,7 +84,7 @@ async fn when_a_connection_breaks_nothing_is_left_open_and_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn whoever_gives_up_sends_nothing_more() {
+async fn a_request_whose_caller_stopped_waiting_is_not_sent() {
     let (client, mut server) = connected();
     client.give_up();
     let late = client.sync("/");
@@ -102,7 +102,7 @@ async fn a_server_that_is_silent_breaks_the_connection_after_two_thirds_of_the_t
 }
 
 #[tokio::test]
-async fn a_watch_ends_with_its_guard_also_where_nobody_waited_for_it() {
+async fn a_watch_ends_with_its_guard_also_if_nothing_waited_for_it() {
     let (client, mut server) = connected();
     let told = Arc::new(AtomicUsize::new(0));
     let sink = || -> Sink {
@@ -123,7 +123,7 @@ async fn a_watch_ends_with_its_guard_also_where_nobody_waited_for_it() {
     event.int(3);
     event.text("/a");
     server.answer(-1, 0, &event).await;
-    // Behind the event, so it is told by then.
+    // The request was sent after the event, so the event has arrived by then.
     let waiting = tokio::spawn(client.sync("/"));
     let (xid, _) = server.next().await.expect("a request");
     server.answer(xid, 0, b"").await;
@@ -131,7 +131,7 @@ async fn a_watch_ends_with_its_guard_also_where_nobody_waited_for_it() {
     assert_eq!(told.load(Ordering::Relaxed), 1);
     drop(guard);
     assert_eq!(server.next().await.expect("a request").1, opcode::REMOVE_WATCHES);
-    // Nobody waits for this one.
+    // Nothing waits for this one.
     drop(client.watch("/b", false, sink()));
     let (xid, _) = server.next().await.expect("a request");
     server.answer(xid - 1, 0, b"").await; // of the removal

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::Cancelled;
 use crate::clock;
 
-/// Between two looks at a link that says "up" while its session is not certain to live: it breaks, or hears an answer.
+/// Pause between two checks of a connection that is up while its session is not confirmed: it breaks, or receives an answer.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What an item's code may do.

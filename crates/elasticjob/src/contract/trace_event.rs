@@ -1,4 +1,4 @@
-//! What is told of a run: events with the texts of Java's tables.
+//! The events of a run in the trace, with the texts of Java's tables.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub enum TraceEvent {
     Status(Status),
 }
 
-/// The run of one item; told when it begins, and again with its end.
+/// The run of one item; sent when it starts, and again with its end.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Execution {

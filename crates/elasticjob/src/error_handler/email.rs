@@ -24,7 +24,7 @@ const USE_SSL: &str = "props.email.useSsl";
 /// Hosts whose certificate is not checked, by commas; `*` for all.
 const TRUST: &str = "props.email.ssl.trust";
 const DEBUG: &str = "props.email.debug";
-/// Without `email.useSsl`: begin plain, and go over to TLS before anything is told.
+/// Without `email.useSsl`: begins without TLS, and switches to TLS before anything is sent.
 const STARTTLS: &str = "props.elasticjob.email.starttls";
 /// A file with a certificate (PEM) that is trusted beside the system's.
 const CA_FILE: &str = "props.elasticjob.email.ca.file";

@@ -13,7 +13,7 @@ use crate::contract::{ErrorHandler, Failure, Messenger, Props, error_text};
 
 /// Seconds between two messages about one job; 0 sends each.
 const INTERVAL: &str = "props.elasticjob.error.handler.interval.seconds";
-/// A message that could not be sent by then is given up.
+/// Time limit for sending a message.
 const SEND_MAX: Duration = Duration::from_secs(15);
 
 /// A messenger that does not flood.
@@ -99,7 +99,7 @@ impl State {
 }
 
 impl<M: Messenger> Throttled<M> {
-    /// What was held back is told after the interval, in one message; at once when the job leaves.
+    /// Sends the failures that were held back in one message after the interval, or immediately when the job stops.
     fn send_later(&self, failure: &Failure, wait: Duration, interval: Duration) {
         let (messenger, jobs) = (Arc::clone(&self.messenger), Arc::clone(&self.jobs));
         let (config, mut keep) = (failure.config().clone(), failure.keep().clone());

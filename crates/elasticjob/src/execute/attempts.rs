@@ -72,7 +72,7 @@ pub(super) async fn run(
     left: &Cancelled,
 ) -> JobResult {
     let bounds = Bounds::read(&mut Props::of(context.config()));
-    // Without a limit of its own an item is told by the signal of the whole job.
+    // Without a time limit of its own, an item is cancelled by the signal of the whole job.
     let stop = bounds.timeout.map(|_| watch::Sender::new(false));
     if let Some(stop) = &stop {
         context.set_cancelled(Cancelled(stop.subscribe()));
@@ -161,7 +161,7 @@ impl Attempt<'_> {
         let context = self.context;
         let work = AssertUnwindSafe(async { self.items.execute(context.clone()).await }).catch_unwind();
         let mut work = pin!(work.map(|ended| ended.unwrap_or_else(|panic| Err(panic_text("the job", &*panic).into()))));
-        // Most end without waiting for anything: what tells them to end is not listened to for those.
+        // Most items complete without waiting for anything, so the cancellation signal is not polled for those.
         if let Poll::Ready(result) = futures_util::poll!(work.as_mut()) {
             return Ended::By(result);
         }

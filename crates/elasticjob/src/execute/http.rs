@@ -99,7 +99,7 @@ impl Http {
             .request(settings.method.clone(), url)
             .header("shardingContext", HeaderValue::from_bytes(json.as_bytes())?)
             .header("elasticjob-fencing-token", context.fencing_token());
-        // What the JDK says of a body of which nobody has said anything; not of that of PUT.
+        // The JDK's default content type of a body; it sets none for PUT.
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         let default = (settings.data.is_some() && settings.method != Method::PUT).then_some(form);
         if let Some(content_type) = settings.content_type.or(default) {

@@ -40,7 +40,7 @@ pub const SPANS: &str = "elasticjob::spans";
 
 /// A job that leaves waits so long for what belongs to runs that have ended: their listeners, messages that are being sent.
 const LATE_MAX: Duration = Duration::from_secs(10);
-/// And so long for what was told to end: scripts that are being killed.
+/// Time for cancelled items, such as scripts that are being killed.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
 
 /// How many items of one run execute at one time.
@@ -339,7 +339,7 @@ impl Running {
         let context = Context::new(run, item, instance, work.leaving.clone(), work.yielding.clone(), lease.clone());
         let execution = self.trace.as_ref().map(|trace| trace.item_started(item.item));
         let (meter, source, began) = (&work.meter, self.run.source, clock::instant());
-        // For those who collect spans; nobody else enables this target, and then it costs nothing.
+        // For collectors of spans; nothing else enables this target, and a disabled target costs nothing.
         let span = tracing::info_span!(
             target: SPANS,
             "run",
@@ -365,7 +365,7 @@ impl Running {
                 };
                 (end, result)
             }
-            // Its turn has not come in time: whoever has the item next runs it.
+            // The item did not start in time: its next owner runs it.
             Start::Leaving => {
                 (ItemEnd::Failed, Err("not run: the job stopped on this instance before the item could start".into()))
             }

@@ -35,7 +35,7 @@ use crate::latch;
 const RETRY: Duration = Duration::from_millis(200);
 /// Tries of a last look, as long as the registry does not answer.
 const TRIES_MAX: u32 = 50;
-/// Tries of what must be done behind a listener that was called, else another instance calls it again: ten minutes.
+/// Number of attempts to delete the marks after a call of the listener: ten minutes. Otherwise another instance calls it again.
 const CLOSING_TRIES_MAX: u32 = 3_000;
 
 /// A mark of Java's stays at least so long: Java registers it, looks whether it is there, and where it is not looks again each
@@ -116,7 +116,7 @@ enum Seen {
     All(Marks),
     /// An item of the job is ahead of this firing: it will not come any more.
     Passed(Marks),
-    /// The firing is closed: the listener was called, or somebody gave up.
+    /// The firing is closed: the listener was called, or an instance stopped waiting.
     Closed { given_up: bool },
 }
 
@@ -158,7 +158,7 @@ impl<'a> Gathering<'a> {
             let seen = tokio::select! {
                 seen = self.come(&mut registered) => seen,
                 () = limit.as_mut() => {
-                    // Without marks of ours there is nothing to conclude: nobody has counted us.
+                    // Without marks of this instance there is nothing to conclude: no other instance counted it.
                     let registered = registered || matches!(self.look().await, Some(Seen::Some(_) | Seen::All(_)));
                     let unanswered = "this instance could not report its items, because the registry does not answer";
                     return if registered { self.give_up(&call).await } else { Err(self.error(unanswered)) };

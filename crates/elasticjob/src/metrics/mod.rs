@@ -205,7 +205,7 @@ impl JobMeter {
         std::mem::replace(&mut *self.refusal.lock(), reason).is_some()
     }
 
-    /// How it stands.
+    /// The current state.
     pub(crate) fn stands(&self, joined: bool, owned: usize, leads: bool) {
         self.joined.store(joined, Ordering::Relaxed);
         self.owned.store(owned, Ordering::Relaxed);
@@ -365,7 +365,7 @@ impl Collector for Series {
     }
 }
 
-/// How a process stands.
+/// The state of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {

@@ -54,7 +54,7 @@ impl Change {
 }
 
 impl Operations {
-    /// The stored configuration, as it stands there.
+    /// The stored configuration, unchanged.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Operations {
         if !faults.is_empty() {
             return Err(OperationError::WrongConfig { job, faults });
         }
-        // What means the same is not written anew: another program may have written it in another way.
+        // An equal configuration is not written again: another program may have formatted it in another way.
         let same = stored.is_some_and(|stored| stored == document);
         let after = if same { before.text.clone() } else { document.to_yaml() };
         Ok(Change { job, before, after, warnings })
@@ -155,7 +155,7 @@ impl Operations {
         let paths: Vec<String> = ops.iter().map(|op| op.path().to_owned()).collect();
         match self.registry.commit(self.session().await?, &ops).await {
             Outcome::Committed { zxid } => self.read_back(&change.job, [(path, data)].into(), zxid).await,
-            // Where our text stands it was written; what stands there else tells nothing.
+            // If the node has our text, it was written; any other text proves nothing.
             Outcome::Unknown => {
                 self.session().await?;
                 let written = self.config(&change.job).await?.text == change.after;

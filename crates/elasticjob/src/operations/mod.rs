@@ -41,18 +41,18 @@ pub use history::{History, HistoryEntry, HistoryQuery, history};
 pub use results::{ItemOutcome, ItemResult, Pending};
 pub use trigger::{TriggerRequest, Triggered};
 
-/// How often an operation is tried again because somebody else wrote at the same time.
+/// Maximum number of attempts of an operation that conflicts with concurrent writes.
 const TRIES: usize = 20;
 /// Before that.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
-/// How often a report is read again because nodes came or went meanwhile.
+/// Maximum number of reads of a report whose nodes change between two reads.
 const LOOKS: usize = 5;
 /// Longest wait for a broken link to come back, to learn what became of a write.
 const LINK_WAIT: Duration = Duration::from_secs(15);
 /// Jobs that are changed at one time where an operation is about all of a server's.
 const JOBS_AT_ONCE: usize = 32;
 
-/// Is told how many of how many jobs are done.
+/// Receives the number of completed jobs and the number of all jobs.
 type Progress = Arc<dyn Fn(usize, usize) + Send + Sync>;
 
 /// Operations on the jobs of a registry. Cheap to clone.
@@ -82,7 +82,7 @@ pub enum Scope<'a> {
     Server(&'a str),
 }
 
-/// The reason why an operation was not carried out.
+/// The reason why an operation failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OperationError {
@@ -383,7 +383,7 @@ impl Operations {
         Ok(answers)
     }
 
-    /// There is no such job; is there one with nearly that name?
+    /// The job does not exist; looks for one with a similar name.
     async fn unknown_job(&self, job: &str) -> OperationError {
         let names = self.names().await.unwrap_or_default();
         OperationError::UnknownJob { job: job.to_owned(), near: nearest(job, &names) }
@@ -436,7 +436,7 @@ impl Operations {
         Err(OperationError::Conflict { job: job.to_owned() })
     }
 
-    /// What was written stands there, or something that was written later.
+    /// The registry has the written value, or a later one.
     async fn read_back(&self, job: &str, written: BTreeMap<String, Vec<u8>>, zxid: i64) -> Result<(), OperationError> {
         let queries: Vec<Query> = written.keys().cloned().map(Query::Node).collect();
         if queries.is_empty() {

@@ -62,7 +62,7 @@ impl Operations {
     }
 
     /// Removes a job with all of its nodes. Its instances shut it down. Nodes that they write while they do so are deleted too,
-    /// for up to ten seconds; a job without instances is removed at once.
+    /// for up to ten seconds; a job without instances is removed immediately.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Operations {
         if is_job { Ok(()) } else { Err(self.unknown_job(job).await) }
     }
 
-    /// A transaction whose nodes may have gone, or got children, meanwhile: the next sweep sees.
+    /// A transaction whose nodes may have been deleted, or got children, in the meantime: the next pass finds them.
     async fn delete(&self, ops: Vec<Op>) -> Result<(), OperationError> {
         let paths: Vec<String> = ops.iter().map(|op| op.path().to_owned()).collect();
         match self.registry.commit(self.session().await?, &ops).await {

@@ -9,7 +9,7 @@ use elasticjob_core::wire::JobDocument;
 use super::{OperationError, Operations};
 
 impl Operations {
-    /// Lets items rest, whoever owns them; also after a resharding. All of them, or none.
+    /// Disables items, whichever instance owns them; they stay disabled after a resharding. Either all of them or none.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ use crate::clock;
 
 /// An owner that has not claimed an item after this is an instance of Java, or one that hangs.
 const CLAIM_WAIT: Duration = Duration::from_secs(1);
-/// Between two looks at what is awaited.
+/// Pause between two reads of the awaited nodes.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// Items that are triggered in one transaction.
 pub(super) const ITEMS_AT_ONCE: usize = 1_000;
@@ -36,7 +36,7 @@ pub struct Triggered {
 #[non_exhaustive]
 pub struct TriggerRequest {
     pub(super) job: String,
-    /// What tells this trigger from others of the job.
+    /// Distinguishes this trigger from others of the job.
     pub(super) id: String,
     /// What was triggered.
     pub triggered: Triggered,

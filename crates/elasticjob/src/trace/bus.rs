@@ -67,7 +67,7 @@ impl Bus {
         (self.sender.max_capacity() - self.sender.capacity(), dropped)
     }
 
-    /// Waits until what was taken in is written, or given up.
+    /// Waits until all accepted events are written or dropped.
     pub(super) async fn flush(&self) {
         let (done, written) = oneshot::channel();
         if self.sender.send(Message::Flush(done)).await.is_ok() {
@@ -81,7 +81,7 @@ struct Writer {
     receiver: mpsc::Receiver<Message>,
     load: Arc<Load>,
     ended: bool,
-    /// How many of the dropped ones were told.
+    /// Number of dropped events that were logged.
     told: u64,
 }
 
@@ -101,7 +101,7 @@ impl Writer {
         }
     }
 
-    /// Events until the batch is full, somebody waits for it, or it has lingered.
+    /// Collects events until the batch is full, a caller waits for it, or its time is over.
     async fn gather(&mut self) -> (Vec<TraceEvent>, Vec<oneshot::Sender<()>>) {
         let (mut events, mut flushes) = (Vec::new(), Vec::new());
         let mut messages = Vec::new();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_fit_is_dropped_and_counted_and_nobody_waits() {
+    async fn events_that_do_not_fit_are_dropped_and_counted_without_waiting() {
         for (text, most) in [(String::new(), EVENTS_MAX + BATCH_MAX), ("x".repeat(4_000), BYTES_MAX / 4_000)] {
             let written: Arc<Mutex<Vec<Vec<TraceEvent>>>> = Arc::default();
             let bus = Bus::start(Box::new(Shaky { away: 3, written: Arc::clone(&written) }));

@@ -27,7 +27,7 @@ use bus::Bus;
 use crate::clock;
 use crate::plugins::Plugins;
 
-/// What stands in each row about this process.
+/// The data about this process in each row.
 #[derive(Debug)]
 struct Host {
     name: Arc<str>,

@@ -20,7 +20,7 @@ use crate::committer::Commit;
 use crate::latch;
 use crate::watches;
 
-/// Before what failed is asked for again while the link stands.
+/// Pause before a failed request is sent again on the same connection.
 const READ_RETRY: Duration = Duration::from_secs(1);
 
 impl Task {
@@ -282,11 +282,11 @@ async fn clock_difference(registry: &dyn Registry, session: u64, path: &JobPath,
     let after = clock.now();
     let answers = registry.read(vec![Query::Node(node)]).await.ok()?;
     let theirs = answers[0].node()?.modified;
-    // The write happened between the two looks at our clock.
+    // The write happened between the two readings of our clock.
     Some(theirs.since(after).max(before.since(theirs)))
 }
 
-/// Reads a node; as long as the link stands, what fails is tried again. `None` when it does not stand any more.
+/// Reads a node; retries failures while the connection is up. `None` when it is not up any more.
 async fn read_until(registry: &dyn Registry, epoch: u64, path: &str) -> Option<Option<Node>> {
     loop {
         match registry.read(vec![Query::Node(path.to_owned())]).await {

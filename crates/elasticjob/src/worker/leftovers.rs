@@ -1,4 +1,4 @@
-//! What a job leaves behind that stops without a link. It cannot delete its ephemeral nodes, and they do not go by themselves:
+//! The nodes of a job that stops without a connection. It cannot delete its ephemeral nodes, and they do not expire:
 //! other jobs of the process keep the session alive. So they are taken away once nothing of the job runs any more and the link
 //! is back with the same session.
 
@@ -97,7 +97,7 @@ async fn sweep(registry: &dyn Registry, session: u64, root: &str) -> Result<bool
         let part: Vec<Op> = ops.drain(..ops.len().min(limits::ITEMS_PER_COMMIT)).collect();
         match registry.commit(session, &part).await {
             Outcome::Committed { .. } => {}
-            // Something has changed meanwhile, as one that was queued before: all is looked at again.
+            // Something changed in the meantime, such as an earlier queued request: everything is read again.
             Outcome::Refused(_) | Outcome::Unknown => return Ok(false),
             Outcome::Failed(error) => return Err(error),
         }

@@ -1,5 +1,5 @@
 //! Requests that the registry refuses, or that cannot be sent: nothing that waits or retries by itself. Each cause is logged with
-//! what to do, again at a slow pace while it lasts, and stands in the health of the process.
+//! its remedy, repeated at a slow pace while it lasts, and included in the health of the process.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::Discriminant;
@@ -15,7 +15,7 @@ use crate::clock;
 /// Pause between two log lines about one kind of refusal.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// A refusal stays in the health of the process for so long: other requests of the job may be accepted meanwhile.
+/// Time for which a refusal stays in the health of the process: other requests of the job may be accepted in that time.
 const KEPT: Duration = Duration::from_secs(15);
 
 /// What was logged of each kind of refusal.
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cause_is_logged_at_once_and_then_at_a_slow_pace_with_the_number_of_jobs() {
+    fn each_cause_is_logged_immediately_and_then_at_a_slow_pace_with_the_number_of_jobs() {
         let mut refusals = Refusals::default();
         let denied = |path: &str| Error::Denied { path: path.to_owned() };
         let start = clock::instant();

@@ -19,7 +19,7 @@ pub(super) struct Slot {
     pub(super) machine: JobMachine,
     pub(super) executor: Executor,
     pub(super) watches: Watches,
-    /// The nodes that the machine wants to be told of beside the fixed ones.
+    /// The nodes that the machine watches in addition to the fixed ones.
     pub(super) wanted: BTreeSet<String>,
     pub(super) sink: Option<Sink>,
     pub(super) latches: HashMap<StepId, oneshot::Sender<()>>,
@@ -27,12 +27,12 @@ pub(super) struct Slot {
     pub(super) connected: bool,
     /// The session in which it was connected last.
     pub(super) session: Option<u64>,
-    /// Pictures that are being read, and the nodes that changed meanwhile.
+    /// States that are being read, and the nodes that changed in the meantime.
     pub(super) reloads: u32,
     pub(super) touched: BTreeSet<String>,
     /// Changed nodes that the machine has not received yet.
     pub(super) changed: Vec<(String, Option<Node>)>,
-    /// Items that have ended, and how, which the machine has not been told yet.
+    /// Items that completed, with their outcome, which the machine has not received yet.
     pub(super) ended: Vec<EndedItem>,
     /// When the registry refused a request of the job last.
     pub(super) refused_at: Option<Instant>,
@@ -45,7 +45,7 @@ pub(super) struct Slot {
     events: Option<broadcast::Sender<JobEvent>>,
 }
 
-/// Events that a subscriber may be behind.
+/// Maximum number of events that a subscriber may be late.
 const EVENTS_MAX: usize = 1_024;
 
 impl Slot {
@@ -147,7 +147,7 @@ impl Slot {
         self.reads.remove(path);
     }
 
-    /// Tells the handles how it stands, when that has changed.
+    /// Publishes the state of the job to its handles if it has changed.
     pub(super) fn tell_state(&mut self) {
         let machine = &self.machine;
         let (joined, leads, next) = (machine.is_joined(), machine.leads(), machine.next_due());

@@ -9,7 +9,7 @@ use elasticjob_core::time::Timestamp;
 use super::slots::SlotId;
 use crate::clock::Clock;
 
-/// The longest time without a look at the wall clock.
+/// The longest time without reading the wall clock.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]

@@ -76,9 +76,9 @@ fn verdicts(report: &JobReport, document: &JobDocument) -> Vec<(CheckName, Verdi
     odd.map(|check| (check.name, check.verdict)).collect()
 }
 
-/// What may look like a trouble and is none, beside the trouble that it looks like.
+/// States that look like a problem and are none, next to the problem that they look like.
 #[test]
-fn what_only_looks_like_a_trouble_is_no_cause() {
+fn a_state_that_only_looks_like_a_problem_is_no_cause() {
     use CheckName as Of;
     use Verdict::{Cause, Note};
     type Change = fn(&mut JobReport, &mut JobDocument);

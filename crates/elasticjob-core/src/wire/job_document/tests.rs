@@ -130,7 +130,7 @@ fn unknown_keys_and_java_elements_survive_a_rewrite() {
 }
 
 #[test]
-fn a_wrong_value_is_told_with_its_line() {
+fn an_invalid_value_is_reported_with_its_line() {
     let error = JobDocument::parse(b"jobName: a\nshardingTotalCount: many\n").expect_err("refused");
     assert_eq!(
         error.to_string(),

@@ -1,4 +1,4 @@
-//! What a script prints: copied to the log within bounds, its head at once and its tail at the end, where the error is.
+//! The output of a script: copied to the log within bounds, the first lines immediately and the last ones, with the error, at the end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,7 +40,11 @@ impl Stream {
 pub(super) struct LastLines(Arc<Mutex<VecDeque<String>>>);
 
 impl LastLines {
+    /// Keeps a line, unless it is blank.
     fn push(&self, line: String) {
+        if line.trim().is_empty() {
+            return;
+        }
         let mut lines = self.0.lock();
         if lines.len() == QUOTED_LINES {
             lines.pop_front();
@@ -130,7 +134,7 @@ impl Output {
         if !line.is_empty() {
             shown.line(&line, length);
         }
-        // Dropped here, or where the reading is given up: the tail is shown in any case.
+        // Dropped here, or when the reading is abandoned: the last lines are shown in both cases.
     }
 }
 
@@ -223,6 +227,7 @@ mod tests {
         assert_eq!(shown.held, ["line 8", "line 9"]);
         shown.line(b"xy", 5_000);
         assert_eq!(shown.held.back().map(String::as_str), Some("xy… (cut: the line has 5000 bytes)"));
+        shown.line(b"  ", 2);
         shown.line(b"\x1b[31mred\x07", 9);
         assert_eq!(shown.held.back().map(String::as_str), Some("\\u{1b}[31mred\\u{7}"));
         let text = shown.output.last.explain("exit code 3");

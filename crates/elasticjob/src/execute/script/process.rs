@@ -26,7 +26,7 @@ const MARK: &str = "ELASTICJOB_RUN_ID";
 pub(crate) struct Script {
     /// The program and its arguments.
     pub(crate) words: Vec<String>,
-    /// One argument more, put behind them as it is, when it is not empty.
+    /// One more argument, appended unchanged unless it is empty.
     pub(crate) last_argument: String,
     pub(crate) environment: Vec<(&'static str, String)>,
     /// Between SIGTERM and SIGKILL.
@@ -54,11 +54,11 @@ impl Script {
         let result = if let Some(status) = status {
             judge(status)
         } else {
-            // In a task of its own: it must come to its end, also when nobody waits for it any more.
+            // In its own task: it must complete even if nothing waits for it any more.
             let stop = Stop { group, mark, grace: self.grace };
             tokio::spawn(stop.run()).await?
         };
-        // Before the result: whoever reads that the item failed has read its last output.
+        // Before the result: a reader of the failure has then seen the last output.
         for copy in copies {
             copy.end(LAST_OUTPUT).await;
         }
@@ -132,7 +132,7 @@ impl Stop {
             self.group.signal(Signal::SIGKILL);
             self.group.0.wait().await?;
         }
-        // What is killed may have forked meanwhile.
+        // The killed process may have forked in the meantime.
         let mut more = left.clone();
         for _ in 0..10 {
             for pid in &more {

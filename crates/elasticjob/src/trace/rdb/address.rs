@@ -23,7 +23,7 @@ const EXPECTED: &str = "expected sqlite://PATH, postgres://HOST:PORT/NAME or mys
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     pub(super) options: Options,
-    /// The zone in which times are written; the host's, unless Java's driver is told another one.
+    /// The time zone of the written times; the host's, unless Java's driver is configured with another one.
     pub(super) zone: TimeZone,
     shown: String,
 }
@@ -152,7 +152,7 @@ fn sqlite(path: &str) -> Result<Address, String> {
     if file.is_empty() || file.contains(":memory:") {
         return Err(format!("the address names no file: {EXPECTED}"));
     }
-    // Other processes may read the file meanwhile.
+    // Other processes may read the file at the same time.
     let options = SqliteConnectOptions::new()
         .filename(file)
         .create_if_missing(true)
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_database_is_told_with_what_is_expected() {
+    fn an_invalid_address_is_reported_with_the_expected_form() {
         for (url, told) in [
             ("", "expected sqlite://PATH"),
             ("jdbc:h2:mem:t", "unsupported database `h2`: expected sqlite://PATH"),

@@ -14,7 +14,7 @@ use super::address::{Address, Options};
 use super::dialect::{Dialect, Value};
 use crate::contract::error_text;
 
-/// Why a statement was not carried out.
+/// Why a statement failed.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// Its values cannot be stored, now or ever.

@@ -182,7 +182,7 @@ pub(super) fn time(at: Timestamp, zone: &TimeZone) -> String {
 }
 
 impl Dialect {
-    /// Writes rows; of an execution that is there already the end is written.
+    /// Writes rows; if the row of an execution exists, only its end is written.
     pub(super) fn write(self, rows: &Rows) -> (String, Vec<Value>) {
         let mut sql = format!("INSERT INTO {} ({}) VALUES ", rows.table.name(), rows.columns.join(", "));
         let mut number = 0;
@@ -316,7 +316,7 @@ impl Dialect {
             Dialect::Sqlite | Dialect::Postgres => {
                 format!("CREATE TABLE IF NOT EXISTS {name} ({columns}, PRIMARY KEY (id))")
             }
-            // Java's statement: a number of the row as its key. Failures are told in any language.
+            // Java's statement: a number of the row as its key. Failures may be reported in any language.
             Dialect::Mysql => {
                 let unique = if table == Table::Execution { ", UNIQUE KEY id (id)" } else { "" };
                 format!(

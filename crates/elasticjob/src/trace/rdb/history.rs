@@ -32,7 +32,7 @@ impl HistoryQuery {
     }
 }
 
-/// The run of one item, as a row of JOB_EXECUTION_LOG tells it.
+/// The run of one item, from a row of JOB_EXECUTION_LOG.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HistoryEntry {

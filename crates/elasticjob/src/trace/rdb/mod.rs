@@ -51,7 +51,7 @@ pub(crate) struct Sink {
     cleaned: Timestamp,
 }
 
-/// A connection, and what the tables behind it are like.
+/// A connection, and the columns of its tables.
 struct Open {
     connection: Connection,
     /// Whether the status table has Java 3.0.4's column `source`.
@@ -168,7 +168,7 @@ impl Open {
     }
 }
 
-/// Creates a table. Another instance may do the same at the same moment: what counts is that it is there then.
+/// Creates a table. Another instance may do the same at the same moment: the call succeeds if the table then exists.
 async fn create(connection: &mut Connection, table: Table) -> Result<(), TraceError> {
     let dialect = connection.dialect();
     for sql in dialect.create(table) {
@@ -186,7 +186,7 @@ async fn create(connection: &mut Connection, table: Table) -> Result<(), TraceEr
     Ok(())
 }
 
-/// The databases, for the check of a file: what is wrong with a data source, if anything.
+/// The databases, for the check of a file: the fault of a data source, if any.
 ///
 /// # Errors
 ///

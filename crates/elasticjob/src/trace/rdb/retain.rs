@@ -25,7 +25,7 @@ pub(super) struct Keep {
 }
 
 impl Keep {
-    /// Tables that Java may share are left alone unless somebody asks.
+    /// Rows of tables that Java may share are kept unless the file sets a retention.
     pub(super) fn of(retention: Retention, dialect: Dialect) -> Keep {
         match (retention, dialect) {
             (Retention::Limited { age, rows }, _) => Keep { age, rows },

@@ -320,8 +320,9 @@ impl Agent<'_> {
             () = signals.end() => {}
         }
         tracing::info!(
-            "stopping: running items have {} s to complete; a second signal stops immediately",
-            self.grace.as_secs()
+            running = self.connection.running_items(),
+            grace_s = self.grace.as_secs(),
+            "stopping: running items may complete; a second signal stops immediately"
         );
         let connection = self.connection.clone();
         let stop = self.stop();
@@ -479,7 +480,9 @@ impl Agent<'_> {
             };
             self.stopping.push(stopped.boxed());
         }
-        tracing::info!("reloaded the file; jobs stopping: {}, starting: {}", self.successors.len(), jobs.len());
+        let restarting = self.successors.values().flatten().count();
+        let stopping = self.successors.len() - restarting;
+        tracing::info!(starting = jobs.len(), stopping, restarting, "reloaded the file");
         self.start(jobs).await;
     }
 

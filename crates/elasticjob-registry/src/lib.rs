@@ -38,7 +38,7 @@ pub use url::RegistryUrl;
 /// - Requests of one connection are executed in the order in which they were made: a read sees every commit of the same
 ///   connection that was made before it.
 /// - A commit is all or nothing, except for [`Op::Ensure`]. It belongs to the session that it names: it is never executed in
-/// another one. A rejected commit did not happen; one that was answered too late for its session to be alive
+///   another one. A rejected commit did not happen; one that was answered too late for its session to be alive
 ///   surely is [`Outcome::Unknown`].
 /// - Ephemeral nodes go when their session ends, and not before. A session outlives a broken connection by its timeout.
 /// - A watch reports every change after it was set, in the order of the changes, until the connection breaks. After that it is

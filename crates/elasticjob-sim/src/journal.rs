@@ -1,5 +1,5 @@
-//! What a cluster leaves behind, and what the oracle judges: the registry's history and the journal of runs, with what the one
-//! who made the faults knows of them.
+//! The evidence of a cluster, which the oracle checks: the registry's history and the journal of runs, with the knowledge of the
+//! code that injected the faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Entry {
     pub start: Timestamp,
     /// When it ended; `None` while it runs, and when its process died.
     pub end: Option<Timestamp>,
-    /// Whether it was told to end before it was done, since its instance had to leave.
+    /// Whether it was cancelled before it completed, since its instance had to leave.
     pub cut_off: bool,
     /// Until when the session of its begin lived, as far as is known.
     pub lease_end: Option<Timestamp>,
@@ -115,7 +115,7 @@ pub struct Evidence {
     pub history: Vec<Change>,
     /// What ran.
     pub runs: Journal,
-    /// Firings that were not begun, as instances told.
+    /// Firings that were not begun, as reported by instances.
     pub told: Vec<Told>,
     /// Of each instance of ours, where that is known, its longest row of requests, each of which followed from the answer to
     /// the one before: when it was that long, and how long.
@@ -126,7 +126,7 @@ pub struct Evidence {
     pub off: BTreeSet<String>,
     /// The processes of ours that are up at the end: instance id and session, where that is known.
     pub up: BTreeMap<String, Option<u64>>,
-    /// Sessions that the registry ended before their timeout: nobody can know that they are over.
+    /// Sessions that the registry ended before their timeout: no process can know that they are over.
     pub expired: BTreeSet<u64>,
     /// Spells in which something was wrong: a fault from its beginning to its end.
     pub troubles: Vec<(Timestamp, Timestamp)>,
@@ -139,7 +139,7 @@ pub struct Evidence {
 pub struct Terms {
     /// After how long without contact the registry ends a session.
     pub session_timeout: Duration,
-    /// Within what time everybody who has a connection knows of a change, and an answer is there.
+    /// The time within which every connected process knows of a change, and a request is answered.
     pub round_trip: Duration,
     /// How long a run takes at the most.
     pub run_max: Duration,

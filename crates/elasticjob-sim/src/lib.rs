@@ -1,8 +1,8 @@
 //! Clusters in a box: the very machines that ship, on one simulated registry, in virtual time, beside Java-like peers.
 //!
-//! Everything comes from one seed: latencies, run times, faults. A [`Schedule`] says what goes wrong and when, a [`World`] runs
-//! it and leaves [`Evidence`] behind, the [`oracle`] judges that. The program `fuzz` does so for millions of seeds. The
-//! oracle knows nothing of worlds: whoever has the same evidence of a living cluster can ask it too.
+//! Everything comes from one seed: latencies, run times, faults. A [`Schedule`] lists the faults with their times, a [`World`] runs
+//! it and produces [`Evidence`], the [`oracle`] judges that. The program `fuzz` does so for millions of seeds. The
+//! oracle does not depend on worlds: it also judges the same evidence of a real cluster.
 
 mod chance;
 mod java;

@@ -1,7 +1,7 @@
 //! Defects to be planted into every machine of ours: does the oracle bite?
 //!
-//! A machine is what it asks for and what it takes in. So a defect changes the one or the other on its way: a machine whose
-//! begins lack their checks cannot be told from one that forgot to write them. What ships has no switch for it.
+//! A machine is defined by its inputs and effects. So a defect changes one of them in transit: a machine whose
+//! begins lack their checks cannot be distinguished from one that forgot to write them. The product has no switch for it.
 
 use std::fmt;
 
@@ -270,7 +270,7 @@ pub(crate) fn spoil_input(defect: Option<Defect>, machine: &JobMachine, input: I
     })
 }
 
-/// The answers of a takeover's look at orphans: the instances, then six nodes, the claims and another node of each.
+/// The answers of a takeover's read of orphans: the instances, then six nodes, the claims and another node of each.
 fn is_orphan(answers: &[Answer]) -> bool {
     let of_orphan =
         |part: &[Answer]| matches!(part, [nodes @ .., Answer::Children(_), Answer::Node(_)] if nodes.len() == 6);

@@ -1,4 +1,4 @@
-//! What a world is told: options, and what can go wrong in it.
+//! The input of a world: options, and the possible faults.
 
 use std::fmt;
 use std::time::Duration;
@@ -69,15 +69,15 @@ pub enum Fault {
         /// When another one starts; never for `None`.
         restart: Option<Duration>,
     },
-    /// The link is cut for that long, and the process knows at once.
+    /// The connection is cut for that long, and the process knows immediately.
     Cut(Duration),
-    /// Nothing passes for that long, and nobody says so.
+    /// No packet passes for that long, without an error.
     Silence(Duration),
     /// What the registry says does not arrive.
     Deaf(Duration),
     /// What the process says does not arrive.
     Mute(Duration),
-    /// The process stands still for that long.
+    /// The process is paused for that long.
     Pause(Duration),
     /// The process does nothing for that long, and its session lives on: what keeps it alive is another thread.
     Stuck(Duration),
@@ -90,11 +90,11 @@ pub enum Fault {
     Join,
     /// The registry ends the session.
     Expire,
-    /// The registry's leader dies: all links break, requests under way are done or not, and nobody can connect for that
+    /// The registry's leader dies: all connections break, the outcome of pending requests is open, and no process can connect for that
     /// long. Sessions live on.
     Failover(Duration),
     /// The disk of an embedded registry is full for that long: what was not written has not happened, all sessions end with the
-    /// first write that fails, and nobody can connect before there is room again.
+    /// first write that fails, and no process can connect before there is room again.
     Full(Duration),
     /// The wall clock of the process jumps by so many milliseconds.
     Clock(i64),
@@ -133,11 +133,11 @@ pub enum Order {
     TriggerItems,
     /// Shuts the process's instance down by deleting its node.
     ShutDown,
-    /// Leaves a mark of nobody.
+    /// Creates a mark of an instance that does not exist.
     Mark(Mark, u32),
 }
 
-/// Marks that somebody has left behind.
+/// Marks that an instance left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the node of that name")]
 pub enum Mark {

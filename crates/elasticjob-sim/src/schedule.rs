@@ -8,7 +8,7 @@ use elasticjob_core::wire::JobDocument;
 use crate::oracle::{self, Violation};
 use crate::{Chance, Defect, Fault, Mark, Options, Order, World};
 
-/// Before this nothing goes wrong, so that the cluster stands.
+/// No fault before this time, so that the cluster is established.
 const BEGIN: u64 = 4_000;
 /// How long the turn of an item may be off, in milliseconds.
 const WAIT_MILLIS: u64 = 4_000;
@@ -121,7 +121,7 @@ impl Schedule {
     fn fault(&self, chance: &mut Chance, process: usize, length: u64) -> Fault {
         let time = Duration::from_millis(length);
         let item = to_u32(chance.below(u64::from(self.items)));
-        // The first process always comes back, so that somebody is there in the end.
+        // The first process always comes back, so that an instance exists in the end.
         let restart = (process == 0 || chance.below(4) != 0).then_some(time);
         match chance.below(24) {
             0..=3 => Fault::Crash { restart },
@@ -139,7 +139,7 @@ impl Schedule {
             16 if self.peers == 0 && length.is_multiple_of(3) => Fault::Full(time),
             16 => Fault::Failover(time),
             17 => {
-                // Now and then somebody sets it right after a long time.
+                // In some schedules the clock is corrected after a long time.
                 let far = if chance.below(5) == 0 { 50 } else { 1 };
                 let step = i64::try_from(chance.below(12_000)).unwrap_or_default() - 6_000;
                 Fault::Clock(step * far)

@@ -283,7 +283,7 @@ fn the_number_of_items_changes_while_the_job_runs() {
     }
 }
 
-/// A change that cannot be used is refused by every instance, also by one that must join again meanwhile.
+/// An invalid change is rejected by every instance, also by one that must join again in the meantime.
 #[test]
 fn a_configuration_that_cannot_be_used_changes_nothing_until_it_is_mended() {
     let path = JobPath::new("job");
@@ -420,7 +420,7 @@ fn a_storm_of_faults_doubles_nothing_and_leaves_nothing_behind() {
     }
 }
 
-/// The items that an instance does not run when it is asked to stop move at once; the one that runs follows when its run ends.
+/// The items that an instance does not run when it is asked to stop move immediately; the one that runs follows when its run ends.
 #[test]
 fn an_instance_that_stops_during_a_long_run_hands_over_its_idle_items_immediately() {
     for seed in 0..150 {

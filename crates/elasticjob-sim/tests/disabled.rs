@@ -10,7 +10,7 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// The ledger does not know of it: nobody began it.
+/// The ledger does not record it: no instance began it.
 #[test]
 fn a_firing_of_a_disabled_item_is_not_begun_when_its_server_is_enabled_later() {
     let document = JobDocument { cron: Some("0/20 * * * * ?".into()), ..JobDocument::new("job", 3) };

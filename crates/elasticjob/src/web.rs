@@ -93,8 +93,13 @@ impl Clients {
     }
 }
 
-/// Reads the body up to its bound. A longer body is logged and its connection closed.
-pub(crate) async fn body(mut response: Response, connecting: &Connecting) -> Result<String, String> {
+/// Reads the body up to its bound. A longer body is logged for that job and item, and its connection closed.
+pub(crate) async fn body(
+    mut response: Response,
+    connecting: &Connecting,
+    job: &str,
+    item: Option<u32>,
+) -> Result<String, String> {
     let limit = connecting.read_timeout * READ_TIMEOUTS_MAX;
     let reading = async {
         let mut body = Vec::new();
@@ -103,7 +108,12 @@ pub(crate) async fn body(mut response: Response, connecting: &Connecting) -> Res
             body.extend_from_slice(&chunk[..chunk.len().min(room)]);
             if chunk.len() > room {
                 let from = response.url().host_str().unwrap_or_default();
-                tracing::warn!("the answer of {from} is longer than {BODY_BYTES_MAX} bytes; ignoring the rest");
+                tracing::warn!(
+                    job,
+                    item,
+                    host = from,
+                    "the answer is longer than {BODY_BYTES_MAX} bytes; ignoring the rest"
+                );
                 break;
             }
         }

@@ -284,7 +284,7 @@ fn sighup_reads_the_file_again_and_sigterm_lets_runs_end() {
 
     std::fs::write(&file, format!("{head}{}{}", job("a", never), job("c", "'* * * * * ?'"))).expect("a file");
     process.signal("HUP");
-    told(&process, "reloaded the file; jobs stopping: 1, starting: 1");
+    told(&process, r#""starting":1,"stopping":1,"restarting":0"#);
     eventually("b has no instance any more", PATIENCE, || {
         let list = text(&output(&["job", "list"], folder.path()).stdout);
         let b = list.lines().find(|l| l.starts_with('b')).expect("b is known");

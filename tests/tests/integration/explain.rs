@@ -185,8 +185,7 @@ fn what_instances_would_mend_is_named_while_it_is_there() {
         });
     };
     let id = "10.0.0.1@-@7";
-    let config =
-        "cron: 0 0 0 1 1 ?\njobName: shared-job\nmisfire: true\nmonitorExecution: true\nprops: {script.command.line: 'true'}\nshardingTotalCount: 2\n";
+    let config = "cron: 0 0 0 1 1 ?\njobName: shared-job\nmisfire: true\nmonitorExecution: true\nprops: {script.command.line: 'true'}\nshardingTotalCount: 2\n";
     let job = |path: &str| format!("/shared-job{path}");
     let mut ops: Vec<Op> = [
         ("", "SCRIPT"),

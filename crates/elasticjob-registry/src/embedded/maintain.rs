@@ -54,7 +54,7 @@ pub async fn backup(path: &Path, to: &Path) -> Result<String, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::InUse`] while a process holds the file; [`Error::Damaged`] if the backup is damaged. The target is unchanged then.
+/// [`Error::InUse`] while a process holds the file; [`Error::File`] if the backup is damaged. The target is unchanged then.
 pub fn restore(path: &Path, from: &Path) -> Result<String, Error> {
     let failed = |reason: String| Error::File { path: path.to_owned(), reason };
     if let (Ok(target), Ok(source)) = (fs::canonicalize(path), fs::canonicalize(from))
@@ -67,7 +67,11 @@ pub fn restore(path: &Path, from: &Path) -> Result<String, Error> {
         Error::Absent { path } => Error::File { path, reason: "cannot read it: there is no such file".into() },
         error => error,
     })?;
-    let mut contents = file::contents(from, copy)?;
+    // The advice for a damaged registry, to restore a backup, does not help here.
+    let mut contents = file::contents(from, copy).map_err(|error| match error {
+        Error::Damaged { path, reason } => Error::File { path, reason: format!("the backup is damaged: {reason}") },
+        error => error,
+    })?;
     // Locked until the new file is in its place.
     let before = match Storage::open(path) {
         Ok(storage) => Some(storage),

@@ -24,7 +24,7 @@ use elasticjob_sim::{Defect, Schedule, shrink};
 
 /// Violations of one call that are shown in full.
 const SHOWN: usize = 5;
-/// Schedules that a processor takes at once.
+/// Schedules that a processor takes at one time.
 const PART: u64 = 16;
 
 /// Whole clusters under faults, by seed.
@@ -138,7 +138,7 @@ fn work_off(seeds: Range<u64>, whole: bool) -> Sum {
     sum.into_inner().unwrap_or_default()
 }
 
-/// What is wrong with a schedule, a panic included; and how much ran.
+/// The violations of a schedule, a panic included, and the number of runs.
 fn judge(schedule: &Schedule, defect: Option<Defect>) -> (Vec<String>, u64) {
     match std::panic::catch_unwind(AssertUnwindSafe(|| schedule.judge(defect))) {
         Ok(outcome) => (outcome.violations.iter().map(ToString::to_string).collect(), outcome.runs as u64),

@@ -39,7 +39,7 @@ impl Client {
         self.desk.borrow().state.ip.clone()
     }
 
-    /// Looks at the process's memory, or changes it.
+    /// Reads the process's memory, or changes it.
     pub(super) fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         look(&mut self.desk.borrow_mut().state)
     }
@@ -208,7 +208,7 @@ impl Client {
         self.parsed(text)
     }
 
-    /// The configuration as it stands in the registry.
+    /// The configuration as the registry stores it.
     pub(super) async fn config_direct(&self) -> JobDocument {
         let text = self.node(&self.path.config()).await;
         self.parsed(text)

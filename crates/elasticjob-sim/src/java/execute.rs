@@ -83,7 +83,7 @@ impl Client {
                 self.execute(due).await;
                 self.state(|s| s.is_busy = false);
             }
-            // What fell due meanwhile is dropped.
+            // Firings that were due in the meantime are dropped.
             if !self.state(|s| s.paused) && next.is_some_and(|due| due < self.now()) {
                 next = self.next(self.now());
                 if has_fired {

@@ -3,7 +3,7 @@
 use super::client::Client;
 
 impl Client {
-    /// Takes one of the items that somebody asks to take, and runs it by an extra execution.
+    /// Takes one of the requested items, and runs it by an extra execution.
     pub(super) async fn failover_if_necessary(&self) {
         if !self.needs_failover().await {
             return;
@@ -70,7 +70,7 @@ impl Client {
         }
     }
 
-    /// Registered, and alone: what others left behind is ours.
+    /// Registered, and alone: this instance owns the interrupted runs of the others.
     pub(super) async fn alone_after_a_crash(&self) {
         let available = self.available_instances().await;
         if available != [self.id()] {

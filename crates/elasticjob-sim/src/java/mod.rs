@@ -49,7 +49,7 @@ pub(crate) enum Reply {
     Answer(Answer),
     Latched(bool),
     Until(Timestamp),
-    /// The time has passed; to a question: nobody answered.
+    /// The time has passed; for a request: it was not answered.
     Slept,
 }
 

@@ -12,7 +12,7 @@ impl Client {
         !shut_down && self.get(&self.path.leader_instance()).await == Some(self.id())
     }
 
-    /// Under the latch: whoever finds no leader becomes it. What was created outside of the latch is replaced.
+    /// While holding the latch: an instance that finds no leader becomes it. Nodes that were created without the latch are replaced.
     pub(super) async fn elect(&self) {
         let latch = self.latch(&self.path.election_latch()).await;
         if !self.exists(&self.path.leader_instance()).await {

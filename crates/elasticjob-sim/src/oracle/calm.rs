@@ -1,12 +1,12 @@
-//! Nobody asks the registry again and again without a pause, whatever is wrong: a rule that makes no progress waits.
+//! No instance sends requests repeatedly without a pause, whatever the fault: a rule that makes no progress waits.
 
 use super::Violation;
 use crate::Evidence;
 
 pub(super) const NAME: &str = "calm";
 
-/// Requests of one job on one instance, each sent at once when the one before was answered. A loop never ends; some forty were
-/// seen where all was well.
+/// Requests of one job on one instance, each sent immediately after the previous answer. A loop never ends; some forty were
+/// seen without a fault.
 const AT_MOST: u32 = 150;
 
 pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {

@@ -30,7 +30,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
             _ => {}
         }
     }
-    // It is told of it, and its begin was under way.
+    // The instance received the change while its begin was in progress.
     let grace = evidence.terms.round_trip * 2;
     let mut violations = Vec::new();
     for run in evidence.runs.iter().filter(|run| !run.java) {

@@ -1,5 +1,5 @@
-//! Each due time of each enabled item is accounted for: begun once at the most, and where it was not begun somebody of ours
-//! said so (misfired, skipped, lost with its session, passed while nobody had the item).
+//! Each due time of each enabled item is accounted for: begun at most once, and if it was not begun, a Rust instance
+//! reported it (misfired, skipped, lost with its session, passed while no instance owned the item).
 //!
 //! Judged between two begins of an item by instances of ours, while its schedule, its being enabled and its ownership stood:
 //! an item that Java owns falls under Java's rules, which keep no account.
@@ -26,7 +26,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
     for (item, mut runs) in by_item {
         runs.sort_by_key(|run| run.token);
         let mut begun: BTreeMap<Timestamp, &Entry> = BTreeMap::new();
-        // A catch-up that a node `misfire` asks for, and nobody knows of which firing, is as of its own moment.
+        // A catch-up that a node `misfire` asks for, if its firing is unknown, counts as of its own moment.
         let missed = |run: &Entry| {
             let told = |t: &&crate::Told| t.word == "misfired" && t.items.contains(&item) && t.first == run.due;
             evidence.told.iter().any(|t| told(&t) && t.instance == run.instance)
@@ -58,8 +58,8 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
         for pair in runs.windows(2) {
             latest = latest.max(pair[0].due);
             let spell = (pair[0].start.min(latest), pair[1].start);
-            // One that died with its begin under way has told nobody what passed before. Where its clock was ahead, its due
-            // time is later than that of a trigger behind it, whose ledger keeps it.
+            // An instance that died with its begin in progress has not reported what passed before. If its clock was ahead, its due
+            // time is later than that of a later trigger, whose ledger keeps it.
             let kept = ledger.iter().find(|(zxid, _)| *zxid == pair[0].token).map_or(pair[0].due, |(_, due)| *due);
             let died =
                 |(zxid, due): &&(i64, Timestamp)| *zxid < pair[0].token && *due <= kept && !tokens.contains(zxid);
@@ -105,7 +105,7 @@ fn forgotten(evidence: &Evidence, item: u32, first: &Entry, second: &Entry) -> b
     evidence.history.iter().filter(between).any(|change| change.path == path && change.what == What::Deleted)
 }
 
-/// Begins that neither ran nor were told as lost, although their session lived on.
+/// Begins that neither ran nor were reported as lost, although their session lived on.
 fn silent(evidence: &Evidence, item: u32) -> Vec<Violation> {
     let path = evidence.path.item(item);
     let mut violations = Vec::new();
@@ -113,7 +113,7 @@ fn silent(evidence: &Evidence, item: u32) -> Vec<Violation> {
         let What::Wrote { data, .. } = &change.what else { continue };
         let Some(ledger) = Ledger::parse(data) else { continue };
         let ran = evidence.runs.iter().any(|run| run.item == item && run.token == change.zxid);
-        // Soon: whoever lived on for longer, with nothing wrong, had the time to find out.
+        // Soon: an instance that lived on for longer without a fault had the time to find out.
         let timeout = evidence.terms.session_timeout + evidence.terms.round_trip;
         let mut soon = change.at + timeout;
         for (from, to) in &evidence.troubles {
@@ -142,7 +142,7 @@ fn silent(evidence: &Evidence, item: u32) -> Vec<Violation> {
 }
 
 /// The begins of an item with their transactions, as its ledger had them: one whose process died at once never ran, and
-/// failover or nobody runs it again.
+/// failover or no instance runs it again.
 fn ledger(evidence: &Evidence, item: u32) -> Vec<(i64, Timestamp)> {
     let path = evidence.path.item(item);
     let texts = evidence.history.iter().filter(|change| change.path == path).filter_map(|change| match &change.what {
@@ -194,7 +194,7 @@ impl Schedules {
     }
 }
 
-/// Spells in which nobody needs to answer for an item: it or a server was disabled, it was not there, or Java owned it.
+/// Periods in which no instance is responsible for an item: it or a server was disabled, it did not exist, or Java owned it.
 fn unsteady(evidence: &Evidence, item: u32) -> Vec<(Timestamp, Timestamp)> {
     let path = &evidence.path;
     let (node, disabled, owner) = (path.item(item), path.item_disabled(item), path.item_owner(item));
@@ -225,7 +225,7 @@ fn unsteady(evidence: &Evidence, item: u32) -> Vec<(Timestamp, Timestamp)> {
         if off {
             open.entry(at).or_insert(change.at);
         } else if let Some(from) = open.remove(at) {
-            // Who is told of it a little later has let a firing pass meanwhile.
+            // An instance that is notified a little later has missed a firing in the meantime.
             spells.push((from, change.at + evidence.terms.round_trip + evidence.terms.clock_error));
         }
     }
@@ -245,7 +245,7 @@ mod tests {
 
     const ID: &str = "10.0.0.1@-@1";
 
-    /// Somebody began, and its session ended so much later; then it was back in another one, or never again.
+    /// An instance began, and its session ended that much later; then it was back in another one, or never again.
     fn evidence(ended: Duration, is_back: bool) -> Evidence {
         let path = JobPath::new("job");
         let at = Timestamp(1_700_000_000_000);
@@ -290,7 +290,7 @@ mod tests {
         let found = |seconds, is_back| silent(&evidence(Duration::from_secs(seconds), is_back), 0).len();
         assert_eq!(found(2, true), 0, "its session was over before it could ask");
         assert_eq!(found(30, true), 1);
-        // Seen where ZooKeeper answered nobody for a minute and a half, and the process was killed meanwhile.
+        // Seen when ZooKeeper answered no client for a minute and a half, and the process was killed in that time.
         assert_eq!(found(30, false), 0);
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
             _ => None,
         };
         let waits = item.is_some_and(|item: u32| replay.get(&evidence.path.item_disabled(item)).is_some());
-        // What somebody planted, and what stops nobody, stays until it is taken up by what it asks for.
+        // A planted mark that blocks nothing stays until it is used.
         let planted = evidence.history.iter().rev().find(|c| c.path == path).is_some_and(|c| c.session == 0);
         // Of an item that a live instance of Java's owns Java does not take it away.
         let owner = path.rsplit_once('/').map(|(item, _)| format!("{item}/instance")).unwrap_or_default();

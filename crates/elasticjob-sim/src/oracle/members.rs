@@ -1,4 +1,4 @@
-//! Whoever is up joins again by itself: after quiet each process of ours that runs is registered, in its own session.
+//! A live process joins again by itself: after quiet each running Rust process is registered, in its own session.
 
 use super::{Replay, Violation};
 use crate::Evidence;

@@ -1,5 +1,5 @@
-//! The oracle: one file for each thing that must hold, each judging the registry's history and the journal of runs, within the
-//! terms that whoever made the faults gives. It knows nothing of how the cluster was run.
+//! The oracle: one file for each invariant. Each judges the registry's history and the journal of runs, within the
+//! limits that the code that injected the faults gives. It does not depend on how the cluster was run.
 
 mod assignment;
 mod calm;
@@ -75,8 +75,8 @@ impl Evidence {
         run.lease_end.is_some_and(|lease| lease <= run.start) && self.expired.contains(&run.session)
     }
 
-    /// When a run's begin was asked for, by its instance's clock, and when it was carried out: it may have been on its way for
-    /// long.
+    /// When a run's begin was sent, by its instance's clock, and when it was committed: it may have been in transit for a
+    /// long time.
     fn begin_of(&self, run: &Entry) -> (Timestamp, Timestamp) {
         let from = self.history.partition_point(|change| change.zxid < run.token);
         let begin = || self.history[from..].iter().take_while(|change| change.zxid == run.token);
@@ -85,7 +85,7 @@ impl Evidence {
             What::Deleted | What::SessionEnded => None,
         });
         let begun = begin().next().map_or(run.start, |change| change.at);
-        // By a clock that may be ahead: nothing is asked for behind what it led to.
+        // By a clock that may be ahead: no request is later than its effect.
         (texts.min().unwrap_or(run.start).min(begun), begun)
     }
 

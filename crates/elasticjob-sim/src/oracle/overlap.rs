@@ -1,4 +1,4 @@
-//! Never two runs of one item at once, as far as the registry's sessions can tell.
+//! Never two runs of one item at the same time, as far as the registry's sessions can show.
 //!
 //! A run counts until it has ended, or until the session of its begin was over: what a paused or cut-off process does beyond
 //! that, the fencing token lets a store refuse. Without `monitorExecution` nothing is promised, as in Java. A run of Java's
@@ -50,14 +50,14 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
 /// Whether this run of Java's began although another one was going on: it put its mark in the place of the other one's, whose
 /// end then takes it away.
 fn intrudes(evidence: &Evidence, runs: &[&Entry], run: &Entry) -> bool {
-    // The mark of one of ours stands from its begin on; its code may start later.
+    // The mark of a Rust instance exists from its begin on; its code may start later.
     let begun = |other: &Entry| if other.java { other.start } else { other.start.min(evidence.begin_of(other).1) };
     let goes_on = |other: &Entry| begun(other) <= run.start && other.end.is_none_or(|end| end > run.start);
     runs.iter().any(|other| !std::ptr::eq(*other, run) && goes_on(other))
 }
 
-/// Whether one of ours took the mark of this run of Java's away while it went on. Else Java had set none, or had taken it
-/// away itself; or its instance was not there, since it deletes its own node and creates it anew when it reconnects.
+/// Whether a Rust instance deleted the mark of this run of a Java instance during the run. Else Java had created none, or had deleted it
+/// itself; or its instance node did not exist, since Java deletes it and creates it again when it reconnects.
 fn was_deprived(evidence: &Evidence, first: &Entry, second: &Entry) -> bool {
     let (path, instance) = (evidence.path.item_running(first.item), evidence.path.instance(&first.instance));
     let mut replay = Replay::default();
@@ -66,7 +66,7 @@ fn was_deprived(evidence: &Evidence, first: &Entry, second: &Entry) -> bool {
     evidence.history.iter().filter(|c| known.contains(&&c.path) && c.at <= second.start).any(|change| {
         let is_mark = change.path == path;
         let own = replay.is(&path, &first.instance);
-        // One that has just come back was not there when somebody looked.
+        // An instance that has just come back did not exist at the time of the read.
         let registered = replay.get(&instance).is_some_and(|node| node.since + evidence.terms.round_trip <= change.at);
         let stood = is_mark && own && !replaced && registered;
         if is_mark && change.what == What::Deleted {
@@ -87,7 +87,7 @@ fn gave_up_its_mark(evidence: &Evidence, first: &Entry, second: &Entry) -> bool 
     own.filter(early).any(|change| change.what == What::Deleted)
 }
 
-/// Whether somebody of Java's took a mark of another one's away, or wrote over it, in these runs: Java does so when it asks for
+/// Whether a Java instance deleted a mark of another one, or overwrote it, in these runs: Java does so when it requests
 /// takeovers, and when it reconnects.
 pub(super) fn has_lost_its_mark(evidence: &Evidence, one: &Entry, other: &Entry) -> bool {
     let path = evidence.path.item_running(one.item);

@@ -1,7 +1,7 @@
 //! With failover, a run whose instance died is taken over once, and within the session timeout and a second.
 //!
-//! Once: a firing of an item is run by takeover no more often than its runs were cut off. Within its bound: where nothing
-//! else was wrong meanwhile, and somebody of ours was there to take it.
+//! Once: a firing of an item is run by takeover no more often than its runs were cut off. Within its bound: where no
+//! other fault was near, and a Rust instance was able to take it over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Violation> {
                 ),
             });
         }
-        // Also one that was told to end before it was done.
+        // Also a run that was cancelled before it completed.
         let told_to_end = |begin: &&Begin| runs.iter().any(|run| run.token == begin.zxid && run.cut_off);
         for begin in begins.iter().filter(|begin| begin.was_cut_off || told_to_end(begin)) {
             violations.extend(late(evidence, item, due, begin));
@@ -50,7 +50,7 @@ struct Begin {
     instance: String,
     /// When its session was over.
     lease_end: Option<Timestamp>,
-    /// Whether the session ended before the mark was taken away in it.
+    /// Whether the session ended before the mark was deleted in it.
     was_cut_off: bool,
 }
 
@@ -78,7 +78,7 @@ fn begins(evidence: &Evidence) -> BTreeMap<(u32, Timestamp), Vec<Begin>> {
     begins
 }
 
-/// Whether somebody planted marks on this item: they may have been taken over as they say.
+/// Whether the schedule planted marks on this item: they may have been taken over.
 fn is_begun_twice_by_marks(evidence: &Evidence, item: u32) -> bool {
     let marks = [
         evidence.path.item_running(item),
@@ -90,7 +90,7 @@ fn is_begun_twice_by_marks(evidence: &Evidence, item: u32) -> bool {
         || !evidence.java.is_empty()
 }
 
-/// A run whose session ended, and that nobody took in time although somebody could.
+/// A run whose session ended, and that no instance took over in time although one was able to.
 fn late(evidence: &Evidence, item: u32, due: Timestamp, begin: &Begin) -> Option<Violation> {
     // One whose session was ended before its time registers again, and its mark counts as that of a living one.
     let lease_end = begin.lease_end.filter(|_| !evidence.expired.contains(&begin.session))?;
@@ -105,7 +105,7 @@ fn late(evidence: &Evidence, item: u32, due: Timestamp, begin: &Begin) -> Option
     if was_disabled || switched().any(|change| change.at > begin.at) {
         return None; // it is not taken over while it is disabled
     }
-    // Another trouble at that time is another story.
+    // Another fault at that time excuses it.
     let near = |(from, to): &&(Timestamp, Timestamp)| *from <= bound && *to >= begin.at;
     if evidence.troubles.iter().filter(near).count() > 1 {
         return None;
@@ -119,7 +119,7 @@ fn late(evidence: &Evidence, item: u32, due: Timestamp, begin: &Begin) -> Option
     let mut replay = Replay::default();
     evidence.history.iter().take_while(|c| c.at <= lease_end).for_each(|c| replay.apply(c));
     let survivors: Vec<&str> = replay.available(&evidence.path).filter(|id| *id != begin.instance).collect();
-    // By a begin for the same due time; the run itself tells it where the item had gone on to a later one meanwhile.
+    // By a begin for the same due time; the run itself shows it if the item had reached a later one in the meantime.
     let path = evidence.path.item(item);
     let later = evidence.history.iter().filter(|c| c.path == path && c.zxid > begin.zxid && c.at <= bound);
     let begun = later.filter_map(|c| match &c.what {

@@ -1,4 +1,4 @@
-//! What runs in a process: a machine of ours whose effects are carried out, or a Java-like peer.
+//! The contents of a process: a machine of this implementation whose effects are executed, or a Java-like peer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,7 +174,7 @@ impl World {
         if process.is_cut_off {
             return self.input(index, Input::ItemsEnded(vec![EndedItem { run, item, end: ItemEnd::Failed }]));
         }
-        // A registry that ends a session before its time tells nobody.
+        // A registry that ends a session before its time notifies no process.
         let lives = self.tree.has_session(session) || self.expired.contains(&session);
         let is_unchecked = matches!(self.options.defect, Some(Defect::LeaseUnchecked | Defect::LateAnswerCounts));
         if is_unchecked || (process.connected && process.session == session && lives) {
@@ -209,7 +209,7 @@ impl World {
             start: self.now,
             end: None,
             cut_off: false,
-            // Its answer may have come behind the end of its session.
+            // Its answer may have arrived after the end of its session.
             lease_end: (!alive).then_some(self.now),
         });
         if !process.java {
@@ -245,7 +245,7 @@ impl World {
         let connected = self.processes[index].connected;
         let (life, clock) = (self.processes[index].life, self.processes[index].clock);
         match what {
-            // Curator tries for a while, and gives up; what it asked for is taken as not there.
+            // Curator retries for a while, and stops; the requested node then counts as missing.
             Ask::Commit(_) | Ask::Read(_) | Ask::Latch(_) if !connected => {
                 let at = self.now + Duration::from_millis(1_000);
                 self.plan(at, Happening::Sleep { process: index, life, ask });

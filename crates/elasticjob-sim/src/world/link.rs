@@ -25,7 +25,7 @@ impl World {
         if !process.is_up() || process.life != life || process.connected {
             return;
         }
-        // A process that stands still does not connect, and nobody does while the link or the registry is down.
+        // A paused process does not connect, and none does while the connection or the registry is down.
         let ways = [process.mute_until, process.deaf_until, process.cut_until];
         let blocked = ways.into_iter().chain([process.paused_until, self.registry_down_until]);
         let free = blocked.max().unwrap_or(self.now);
@@ -61,7 +61,7 @@ impl World {
         self.plan(at, Happening::Load { process: index, link, first: None, renewed });
     }
 
-    /// Reads the state in two requests, as the runtime does; what changes meanwhile is read again behind it.
+    /// Reads the state in two requests, as the runtime does; what changes in the meantime is read again afterwards.
     pub(super) fn load(&mut self, index: usize, link: u64, first: Option<Vec<Answer>>, renewed: bool) {
         if self.processes[index].link != link || !self.processes[index].connected {
             return;
@@ -90,7 +90,7 @@ impl World {
         JobState::build(&self.path, first, &second)
     }
 
-    /// What changed while the state was read is read behind it.
+    /// What changed while the state was read is read afterwards.
     pub(super) fn read_again(&mut self, index: usize) {
         self.processes[index].loading = false;
         let link = self.processes[index].link;
@@ -126,7 +126,7 @@ impl World {
         self.plan(self.now + back_after, Happening::Connect { process: index, life });
     }
 
-    /// Tells a process something, at once or when it goes on; whether before or after it has acted then is a matter of luck.
+    /// Sends a process an input, immediately or when it continues; whether before or after its own step is random.
     pub(super) fn learn(&mut self, index: usize, news: News) {
         let process = &self.processes[index];
         if process.paused_until > self.now {
@@ -141,7 +141,7 @@ impl World {
                 if self.processes[index].java {
                     self.java_lost(index);
                 } else {
-                    // What asked for a place is told that there is none, before the machine hears of the link.
+                    // A request for a place is answered with none, before the machine is notified of the broken connection.
                     for id in std::mem::take(&mut self.processes[index].asked) {
                         self.input(index, Input::Latched(id, None));
                     }
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// The registry's clock for a session has run out, unless it was heard of meanwhile.
+    /// The registry's clock for a session has expired, unless it received a heartbeat in the meantime.
     pub(super) fn expire(&mut self, index: usize, session: u64) {
         if !self.tree.has_session(session) {
             return;
@@ -279,7 +279,7 @@ impl World {
             return self.plan(at, Happening::Serve { process: index, link, asked, request });
         }
         if broken {
-            // What was on its way when the link broke may arrive all the same, but never behind a new connection.
+            // A request in transit when the connection broke may still arrive, but never after a new connection.
             let arrives = self.chance.below(2) == 0 && link == current && self.tree.has_session(session);
             match request {
                 Request::Ours(Effect::Commit(_, ops)) | Request::Commit(_, ops) if arrives => {

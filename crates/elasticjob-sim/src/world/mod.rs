@@ -50,11 +50,11 @@ struct Process {
     /// Whether its link broke while it stood still and it has not learnt that yet: it connects again only then.
     unaware: bool,
     paused_until: Timestamp,
-    /// Until when the registry hears of it though it stands still: what keeps its session alive goes on.
+    /// Until when the registry receives its heartbeats although it is paused: the code that keeps the session alive continues.
     stuck_until: Timestamp,
     /// Until when its link is cut.
     cut_until: Timestamp,
-    /// Until when what it says does not arrive, and what it is told.
+    /// Until when its requests do not arrive, and what it receives.
     mute_until: Timestamp,
     deaf_until: Timestamp,
     /// When the registry last heard of it.
@@ -66,12 +66,12 @@ struct Process {
     watched: BTreeSet<String>,
     /// Changed nodes that are about to be read: several changes in a row are one reading.
     unread: BTreeSet<String>,
-    /// Whether its state is being read: what changes meanwhile is read again behind it.
+    /// Whether its state is being read: what changes in the meantime is read again afterwards.
     loading: bool,
     latches: BTreeMap<u64, Place>,
     /// Places in latch queues that it has asked for, and no answer yet.
     asked: BTreeSet<StepId>,
-    /// Requests of one connection are carried out in order, and so are its answers and events.
+    /// Requests of one connection are executed in order, and so are its answers and events.
     served: Timestamp,
     /// Whether a machine of ours thinks about an answer at the moment; how many requests have followed from answers, one
     /// after the other; and when that row was the longest.
@@ -84,7 +84,7 @@ struct Process {
     /// Grows with each start: timers of a former life are void.
     life: u64,
     runs: BTreeMap<(RunId, u32), usize>,
-    /// Whether its runs were told to end.
+    /// Whether its runs were cancelled.
     is_cut_off: bool,
     notes: Vec<(Timestamp, String)>,
 }
@@ -123,7 +123,7 @@ enum Request {
     Unlatch(u64),
 }
 
-/// What a process is told by its own host.
+/// The inputs that a process receives from its own host.
 #[derive(Debug)]
 enum News {
     /// What a machine of ours takes in.
@@ -206,7 +206,7 @@ enum Happening {
         process: usize,
         down: u64,
     },
-    /// What a process that stands still learns when it goes on.
+    /// The inputs that a paused process receives when it continues.
     Learn {
         process: usize,
         life: u64,
@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// What the machines told people, in one text: for a failing test.
+    /// The log lines of the machines, in one text: for a failing test.
     pub fn story(&self) -> String {
         let mut lines: Vec<(Timestamp, String)> = Vec::new();
         for (index, process) in self.processes.iter().enumerate() {

@@ -19,7 +19,7 @@ impl World {
         }
     }
 
-    /// Carries a transaction out, writes the history, and tells those who watch.
+    /// Executes a transaction, writes the history, and notifies the watches.
     pub(super) fn transact(&mut self, session: u64, ops: &[Op]) -> Result<i64, Refusal> {
         let (zxid, events) = self.tree.commit(session, ops, self.now)?;
         for op in ops {
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// Tells those who have become the first in their queue.
+    /// Notifies those that have become the first in their queue.
     fn pass_latches(&mut self) {
         for index in 0..self.processes.len() {
             let waiting: Vec<(u64, Place)> =

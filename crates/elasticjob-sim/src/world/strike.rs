@@ -9,7 +9,7 @@ use elasticjob_core::wire::JobDocument;
 use super::{Body, Happening, News, World};
 use crate::{Fault, Mark, Order};
 
-/// An instance that nobody has ever seen.
+/// An instance that never existed.
 const GHOST: &str = "10.9.9.9@-@1";
 
 impl World {
@@ -41,7 +41,7 @@ impl World {
                     self.plan(self.now, Happening::Wake { process: index, life });
                 }
             }
-            // Nobody is there to be hit.
+            // No process exists for the fault.
             _ if !up => {}
             Fault::Crash { restart } => {
                 self.trouble(restart.unwrap_or_default() + timeout);
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// All links break. Sessions are counted anew by the registry's next leader.
+    /// All connections break. The registry's next leader counts the session times from zero.
     fn fail_over(&mut self, length: Duration) {
         self.trouble(length + self.options.session_timeout);
         self.registry_down_until = self.registry_down_until.max(self.now + length);

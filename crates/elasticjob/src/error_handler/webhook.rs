@@ -100,7 +100,7 @@ impl Messenger for WebHook {
         // The address has the access token: no error may tell it.
         let response = request.send().await.map_err(|e| error_text(&e.without_url()))?;
         let status = response.status();
-        let answer = web::body(response, &settings.connecting).await?;
+        let answer = web::body(response, &settings.connecting, &config.name, None).await?;
         if status != reqwest::StatusCode::OK {
             return Err(format!("status {status}: {}", web::start_of(&answer)).into());
         }

@@ -111,7 +111,7 @@ impl Http {
         let response = request.send().await.map_err(|e| error_text(&e))?;
         let status = response.status();
         let location = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
-        let body = web::body(response, &settings.connecting).await;
+        let body = web::body(response, &settings.connecting, context.job_name(), Some(context.item())).await;
         if status.as_u16() >= 400 {
             let start = body
                 .map_or_else(|e| format!("the body of the answer could not be read: {e}"), |body| web::start_of(&body));

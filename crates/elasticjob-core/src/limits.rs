@@ -36,6 +36,11 @@ pub const LEADER_WAIT: Duration = Duration::from_secs(5);
 /// An instance that rejected the stored configuration waits this long without a leader before it stands for election. Other instances
 /// may support the configuration, as in a rolling deployment. If none does, one instance must still assign the items.
 pub const REFUSER_WAIT: Duration = Duration::from_secs(5);
+/// Number of instances that run for election immediately when the leader is gone. A thousand candidates kept a ZooKeeper server busy for
+/// twenty seconds: each of their places in the queue was an event for every instance.
+pub const CANDIDATES: usize = 8;
+/// Time without a leader after which the next instances run for election too: as many as before, then twice as many, and so on.
+pub const CANDIDATE_WAIT: Duration = Duration::from_millis(500);
 /// A leader that rejected the stored configuration hands over after this long, if another instance may support it by then.
 pub const STAND_IN: Duration = Duration::from_secs(600);
 /// Instances that have gone are remembered this long.

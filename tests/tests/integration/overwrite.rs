@@ -208,10 +208,12 @@ fn what_no_instance_accepts_is_not_applied() {
     let long = "z".repeat(130_000);
     for (change, expected) in [
         (
-            stored.replace("props:\n", "props:\n  elasticjob.retry.cuont: 3\n"),
+            stored
+                .replace("props: {", "props: {elasticjob.retry.cuont: 3, ")
+                .replace("props:\n", "props:\n  elasticjob.retry.cuont: 3\n"),
             "unknown property `elasticjob.retry.cuont`: did you mean",
         ),
-        (stored.replace("jobName:", &format!("jobParameter: {long}\njobName:")), "can have at most 120000 bytes"),
+        (stored.replace("jobParameter: ''", &format!("jobParameter: {long}")), "can have at most 120000 bytes"),
     ] {
         let path = case.folder.path().join("changed.yaml");
         std::fs::write(&path, change).expect("a file");

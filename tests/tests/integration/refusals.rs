@@ -119,7 +119,8 @@ fn a_right_that_is_missing_on_one_item_holds_up_that_item_alone_and_the_root_nee
     zookeeper.set_acl("/refusals/two/sharding/1", "world:anyone:cdrwa");
     eventually("the item runs again", PATIENCE, || ran(&second, 1, 0));
     eventually("/readyz forgets the refusal", PATIENCE, || (!is_ready(port, "access to")).then_some(()));
-    let url = format!("zookeeper://{}/another", zookeeper.address());
+    zookeeper.set_acl("/refusals", "world:anyone:cdwa");
+    let url = format!("zookeeper://{}/refusals", zookeeper.address());
     let refused = output(&["--registry", &url, "job", "list"], folder.path());
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1), "{text}");

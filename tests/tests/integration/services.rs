@@ -135,7 +135,7 @@ fn a_run_that_is_too_long_counts_as_misfire_and_who_leaves_is_not_ready() {
         (value(&agent.metrics(), "elasticjob_items_running{job=\"report\"}") == Some(2.0)).then_some(())
     });
     agent.process.signal("TERM");
-    agent.is_ready(503, "leaving");
+    agent.is_ready(503, "the process is shutting down");
     std::fs::remove_file(stay).expect("it is there");
     assert_eq!(agent.process.wait(PATIENCE).code(), Some(0));
 }
@@ -256,7 +256,7 @@ fn ready_is_who_takes_part_in_each_job_but_for_those_that_an_operator_has_shut_d
     eventually("the other one runs", PATIENCE, || {
         (value(&other.metrics(), "elasticjob_joined{job=\"fine\"}") == Some(1.0)).then_some(())
     });
-    assert!(other.process.log().contains("job conflict"), "{}", other.process.log());
+    assert!(other.process.log().contains("with another class or job type"), "{}", other.process.log());
 }
 
 #[test]

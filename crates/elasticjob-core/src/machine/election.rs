@@ -1,6 +1,8 @@
 //! Who leads (Java: `LeaderService`, `ElectionListenerManager`). Elections happen only below the latch: a Java winner
 //! replaces whatever was created outside of it.
 
+use std::time::Duration;
+
 use super::memory::{Lead, Life, Purpose, StandIn, Step};
 use super::types::Effects;
 use super::{Effect, JobEvent, JobMachine, StepResult};
@@ -67,11 +69,7 @@ impl JobMachine {
     fn needs_leader(&mut self, now: Timestamp) -> bool {
         let Some(node) = &self.state.leader else {
             self.leader_odd_since = None;
-            if !self.config_refused || self.is_alone() {
-                self.leaderless_since = None;
-                return true;
-            }
-            return now >= *self.leaderless_since.get_or_insert(now) + limits::REFUSER_WAIT;
+            return now >= *self.leaderless_since.get_or_insert(now) + self.candidacy_wait();
         };
         self.leaderless_since = None;
         let id = String::from_utf8_lossy(&node.data);
@@ -88,6 +86,16 @@ impl JobMachine {
         }
         let since = *self.leader_odd_since.get_or_insert(now);
         now >= since + limits::LEADER_UNREGISTERED
+    }
+
+    /// How long the job must be without a leader before this instance runs for election. The first instances by their ids do so
+    /// immediately, the others in groups that double: each place in the latch's queue is an event for every instance of the job.
+    pub(super) fn candidacy_wait(&self) -> Duration {
+        if self.config_refused && !self.is_alone() {
+            return limits::REFUSER_WAIT;
+        }
+        let rank = self.state.instances.keys().position(|id| id == self.id()).unwrap_or_default();
+        (rank / limits::CANDIDATES).checked_ilog2().map_or(Duration::ZERO, |group| limits::CANDIDATE_WAIT * (group + 1))
     }
 
     /// Whether a firing of ours has waited for so long for the leader's resharding that another one must do it.

@@ -287,7 +287,7 @@ impl JobMachine {
             self.lead.stands_in_for.as_ref().map(|stands_in| stands_in.until),
             self.second_look_at(),
             self.leader_odd_since.map(|t| t + limits::LEADER_UNREGISTERED),
-            self.leaderless_since.map(|t| t + limits::REFUSER_WAIT),
+            self.leaderless_since.map(|t| t + self.candidacy_wait()),
             self.leader_seen.map(|(_, since)| since + limits::LEADER_WAIT),
             self.tidy_at(),
             self.namesake_at(),

@@ -454,7 +454,7 @@ impl JobMachine {
 
     fn changed(&mut self, now: Timestamp, changes: Vec<(String, Option<crate::tree::Node>)>, out: &mut Effects) {
         if self.session.is_none() {
-            return; // the state is read anew when the session is back
+            return; // the state is read again when the session is back
         }
         let path = self.path.clone();
         for (at, node) in changes {

@@ -5,18 +5,16 @@
 
 mod check;
 mod clocks;
+mod spans;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
-
 pub use check::{Check, CheckName, Explained, Verdict};
+use spans::{Span, latest_firing};
 
 use super::{ItemReport, JobReport};
 use crate::config::JobConfig;
-use crate::cron::Cron;
 use crate::job_state::ServerState;
 use crate::latch;
 use crate::ranges::Ranges;
@@ -34,8 +32,6 @@ const OVERDUE_WITHIN: Duration = Duration::from_secs(600);
 const SKIPPED_AFTER: Duration = Duration::from_secs(10);
 /// Running items that are described one by one.
 const SHOWN_MAX: usize = 10;
-/// How far back the latest firing is searched: beyond the longest distance of yearly ones.
-const LOOK_BACK_MAX: Duration = Duration::from_secs(5 * 366 * 86_400);
 
 /// What is known beside the report.
 #[derive(Clone, Debug)]
@@ -563,41 +559,6 @@ impl Look<'_> {
 
 fn joined<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join(", ")
-}
-
-/// The latest firing that is not later than `now`: a search that halves the time in which it must be.
-fn latest_firing(cron: &Cron, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-    let fires_after = |moment: Timestamp| cron.next(moment, zone).filter(|first| *first <= now);
-    let mut window = Duration::from_secs(2);
-    while fires_after(now - window).is_none() {
-        if window > LOOK_BACK_MAX {
-            return None;
-        }
-        window *= 2;
-    }
-    let (mut before, mut behind) = (now - window, now);
-    while behind.since(before) > Duration::from_secs(1) {
-        let middle = before + behind.since(before) / 2;
-        if fires_after(middle).is_some() { before = middle } else { behind = middle }
-    }
-    fires_after(before)
-}
-
-/// A span of time in the largest unit of which it has two.
-struct Span(Duration);
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let millis = self.0.as_millis();
-        let seconds = self.0.as_secs();
-        match seconds {
-            0 | 1 => write!(f, "{millis} ms"),
-            2..120 => write!(f, "{seconds} s"),
-            120..7_200 => write!(f, "{} min", seconds / 60),
-            7_200..172_800 => write!(f, "{} h", seconds / 3_600),
-            _ => write!(f, "{} days", seconds / 86_400),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! What is a cause, what only looks like one, and the search for the latest firing.
 
+use jiff::tz::TimeZone;
+
 use super::*;
+use crate::cron::Cron;
 use crate::wire::Claim;
 use crate::wire::JobDocument;
 

@@ -221,3 +221,21 @@ fn spans_have_a_unit_that_people_read() {
     assert_eq!(Span(Duration::from_secs(3_600 * 47)).to_string(), "47 h");
     assert_eq!(Span(Duration::from_secs(86_400 * 3)).to_string(), "3 days");
 }
+
+/// The run of a dead instance is not taken over while a process holds the latch and does nothing.
+#[test]
+fn the_first_place_in_the_failover_latch_is_named_beside_an_interrupted_run() {
+    let (mut report, document) = healthy();
+    let place = format!("{}/_c_1-latch-0000000000", report.path.failover_latch());
+    report.items.entry(0).or_default().running = Some(node("10.0.0.2@-@9", at(950)));
+    report.latches.insert(place.clone(), Node::new("", 1, 0x2a, at(960)));
+    let config =
+        JobConfig::check(&document, &|_: Option<&str>| Some(TimeZone::UTC)).map_err(|faults| format!("{faults:?}"));
+    let explained = explain(&report, &Facts { now: at(1_002), config, registry: "here".into() });
+    let marks = explained.checks.iter().find(|check| check.name == CheckName::Marks).expect("the check");
+    assert_eq!(marks.verdict, Verdict::Cause);
+    for part in ["mark `running` of item 0", "the queue of the failover latch belongs to session 0x2a", place.as_str()]
+    {
+        assert!(marks.evidence.contains(part), "{part}: {}", marks.evidence);
+    }
+}

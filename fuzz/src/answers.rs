@@ -34,7 +34,7 @@ pub(crate) fn bytes(chance: &mut Chance) -> Vec<u8> {
     bytes
 }
 
-/// Feeds them in pieces. What broke stays so, sends nothing more, and tells of each request whether it has an answer.
+/// Feeds them in pieces. A broken reader stays broken, sends nothing more, and reports for each request whether it has an answer.
 pub(crate) fn read(chance: &mut Chance, bytes: &[u8]) {
     let at = |millis| Duration::from_millis(millis);
     let mut protocol = Protocol::new(at(0), None, at(6_000), None);

@@ -266,7 +266,7 @@ fn service() -> &'static Service {
     })
 }
 
-/// A request, whole or not, behind nodes of any kind; the service answers the next one as before.
+/// A request, whole or not, to nodes of any kind; the service answers the next one as before.
 fn dump(chance: &mut Chance, bytes: &[u8]) {
     let service = service();
     service.runtime.block_on(async {
@@ -296,7 +296,7 @@ async fn ask(address: SocketAddr, request: &[u8]) -> String {
     String::from_utf8_lossy(&answer.unwrap_or_default()).into_owned()
 }
 
-/// A cluster whose nodes somebody writes over, creates and deletes while it works.
+/// A cluster whose nodes another program overwrites, creates and deletes while it works.
 fn cluster(seed: u64, chance: &mut Chance) {
     let mut document = JobDocument::new("job", 3);
     document.cron = Some("0/2 * * * * ?".into());

@@ -1,4 +1,4 @@
-//! The only file of this crate that looks at the time: ends the process when one input takes too long.
+//! The only file of this crate that reads the time: ends the process when one input takes too long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! What a living cluster leaves behind, for the oracle that judges simulated ones: ZooKeeper's transaction logs, the journal
-//! that the jobs' script writes, and what our agents told in their logs.
+//! The evidence of a real cluster, for the oracle that judges simulated ones: ZooKeeper's transaction logs, the journal
+//! that the jobs' script writes, and the log lines of our agents.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub struct Living<'a> {
     /// The job.
     pub job: &'a str,
     /// When the rest was collected, in milliseconds since the epoch: what the servers' logs have of later does not count, since
-    /// nobody knows what became of it.
+    /// their outcome is unknown.
     pub end: i64,
     /// What ran.
     pub runs: Vec<Run>,
@@ -220,7 +220,7 @@ fn sentences() -> [(String, &'static str); 4] {
     events.map(|(event, word)| (event.message().to_string(), word))
 }
 
-/// What an ensemble has carried out.
+/// The transactions that an ensemble committed.
 #[derive(Debug)]
 pub struct Transactions(CarriedOut);
 

@@ -15,12 +15,12 @@ const WRITES: [i32; 7] = [1, 2, 5, 14, 15, 19, 21];
 /// The largest frame; ZooKeeper's own limit is a megabyte.
 const FRAME_MAX: usize = 4 * 1024 * 1024;
 
-/// Whether the write at which the process dies is carried out.
+/// Whether the write at which the process dies is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// It never leaves the host.
     Before,
-    /// It is carried out, and its answer never comes.
+    /// It is executed, and its answer never arrives.
     After,
 }
 
@@ -104,7 +104,7 @@ async fn serve(listener: TcpListener, target: SocketAddr, aim: Arc<Mutex<Option<
     }
 }
 
-/// Passes requests on, frame by frame: a length, and behind the first one a number and a kind each.
+/// Passes requests on, frame by frame: a length, and after the first one a number and a kind each.
 async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, aim: &Mutex<Option<Aim>>) -> std::io::Result<()> {
     let mut is_first = true;
     loop {

@@ -1,4 +1,4 @@
-//! What an ensemble of ZooKeeper servers has carried out, from the transaction logs of each.
+//! The transactions that an ensemble of ZooKeeper servers committed, from the transaction logs of each.
 //!
 //! No log is the whole truth: a leader that was cut off wrote down what nobody followed, and a server that was away for long
 //! got a snapshot, and has no log of the time before. So all logs are put together, and what a leader's term ended with is
@@ -16,7 +16,7 @@ const TAIL: i64 = 32;
 /// The transactions of one server: their lines by zxid.
 pub(crate) type Log = BTreeMap<i64, Vec<String>>;
 
-/// The transactions that were carried out.
+/// The committed transactions.
 #[derive(Debug, PartialEq)]
 pub(crate) struct CarriedOut {
     pub(crate) log: Log,
@@ -42,7 +42,7 @@ pub(crate) fn carried_out(logs: &[Log], snapshots: &[i64]) -> CarriedOut {
         let witnesses = logs.iter().filter(|log| first.is_some_and(|first| log.contains_key(&first)));
         let last =
             witnesses.filter_map(|log| log.range(this << 32..next << 32).next_back()).map(|(zxid, _)| *zxid).max();
-        // Where none of them has anything of this term, nobody followed its leader, or they got it as a snapshot.
+        // If none of them has anything of this term, its leader had no followers, or they got it as a snapshot.
         all.retain(|zxid, _| term(*zxid) != *this || last.is_some_and(|last| *zxid <= last));
     }
     let first = all.keys().next().map_or(1, |zxid| zxid & 0xFFFF_FFFF);

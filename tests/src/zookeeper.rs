@@ -10,7 +10,7 @@ use crate::process::Process;
 use crate::wait::eventually;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Nobody beside this host is served.
+/// Only clients on this host are served.
 const LOCAL: &str = "clientPortAddress=127.0.0.1\n";
 
 /// A port that is free at the moment.

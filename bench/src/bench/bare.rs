@@ -29,7 +29,7 @@ const LEDGER: &str = "due=1732060800000 by=192.0.2.2@-@1234567 session=012345678
 pub(crate) struct Bare {
     jobs: usize,
     /// Whether the server has a recursive watch, as it has below every scheduler: with a single one, wherever it is, the server
-    /// looks at each change for watches of all nodes above it.
+    /// reads, at each change, the watches of all parent nodes.
     watched: bool,
     /// Where it is less than the jobs, the lags rise from second to second.
     reached_per_second: f64,

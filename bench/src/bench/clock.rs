@@ -9,7 +9,7 @@ pub(crate) fn micros() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or_default()
 }
 
-/// A clock that nobody sets.
+/// A monotonic clock.
 #[expect(clippy::disallowed_methods, reason = "what is measured")]
 pub(crate) fn instant() -> Instant {
     Instant::now()

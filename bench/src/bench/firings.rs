@@ -39,7 +39,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Registry {
     ZooKeeper(Sync),
-    /// ZooKeeper behind a link that makes each round trip so much longer.
+    /// ZooKeeper behind a proxy that adds this delay to each round trip.
     Far(Duration),
     Embedded,
 }

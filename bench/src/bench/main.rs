@@ -60,7 +60,7 @@ impl Bench {
     }
 }
 
-/// Says something to whoever watches.
+/// Prints a line of progress.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }

@@ -75,7 +75,7 @@ pub(crate) fn measure(bench: &Bench) -> anyhow::Result<Vec<Scale>> {
     let registry = runtime.block_on(attach(&server, "scale"))?;
     let mut crowd = Crowd { server: &server, registry, runtime, usual: 0.0 };
     crowd.settle(INSTANCES - 1, None)?;
-    // Who has been elected looks at the assignment a last time twenty seconds later.
+    // A new leader reads the assignment a last time twenty seconds after its election.
     clock::pause(Duration::from_secs(30));
     let before = server.requests()?;
     clock::pause(AFTER);

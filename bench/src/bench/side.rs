@@ -49,7 +49,7 @@ impl Side {
 pub(crate) struct Run {
     /// Microseconds since the Unix epoch.
     pub(crate) start: u64,
-    /// The same; Java's jobs are not told theirs.
+    /// The same; Java's jobs do not know their due times.
     pub(crate) due: Option<u64>,
     pub(crate) job: u32,
     pub(crate) item: u32,
@@ -65,7 +65,7 @@ impl Run {
         Some(Run { start, due, job, item: item.parse().ok()? })
     }
 
-    /// Behind its due time, in milliseconds. Where the job is not told that, each due time is a whole second, and a run
+    /// Delay after its due time, in milliseconds. Where the job does not know that, each due time is a whole second, and a run
     /// that lags by more than one looks better than it is.
     pub(crate) fn lag(&self) -> f64 {
         let due = self.due.unwrap_or(self.start - self.start % 1_000_000);
@@ -144,7 +144,7 @@ impl Workload {
     }
 }
 
-/// The number behind that name in a line.
+/// The number after that name in a line.
 pub(crate) fn number(line: &str, name: &str) -> Option<u64> {
     line.split(' ').find_map(|part| part.strip_prefix(name)?.parse().ok())
 }
@@ -152,7 +152,7 @@ pub(crate) fn number(line: &str, name: &str) -> Option<u64> {
 /// Seconds of processors that a process has used.
 pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name may have spaces; behind it utime and stime are the 12th and 13th.
+    // The name may have spaces; after it utime and stime are the 12th and 13th.
     let after = stat.rsplit(')').next().unwrap_or_default();
     let ticks: u64 = after.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum();
     ticks as f64 / TICKS

@@ -132,14 +132,14 @@ pub(crate) async fn attach(server: &ZooKeeper, ns: &str) -> anyhow::Result<std::
     Ok(registry)
 }
 
-/// Jobs that are cut anew when an instance comes and when one dies.
+/// Jobs that are resharded when an instance joins and when one dies.
 const STORM_JOBS: usize = 40;
 
 /// How many instances share the jobs, and what time they get.
 pub(crate) struct Crowd {
     instances: usize,
     session_ms: u64,
-    /// Until all that have started are at rest.
+    /// Until all started jobs are idle.
     settles: Duration,
 }
 
@@ -264,7 +264,7 @@ fn first_runs<K: Eq + Hash>(runs: &[Run], after: u64, of: impl Fn(&Run) -> K) ->
     first
 }
 
-/// Behind the start: each job looks at its assignment a last time twenty seconds after its election.
+/// After the start: each job reads its assignment a last time twenty seconds after its election.
 const REST_SECONDS: u64 = 30;
 const IDLE_SECONDS: u64 = 20;
 

@@ -43,7 +43,7 @@ impl Web {
         format!("http://127.0.0.1:{}/", self.port)
     }
 
-    /// When it was called, in microseconds since the Unix epoch; it begins anew.
+    /// When it was called, in microseconds since the Unix epoch; empties the list.
     pub(crate) fn calls(&self) -> Vec<u64> {
         std::mem::take(&mut *self.called.lock())
     }

@@ -201,7 +201,7 @@ async fn one_off(settings: &Settings, out: &mut dyn Write) -> anyhow::Result<()>
     tell_traced(&settings.text("trace", ""), out).await
 }
 
-/// Writes jobs that nobody runs, or lists what is there.
+/// Writes jobs without instances, or lists the existing ones.
 async fn lists(settings: &Settings) -> anyhow::Result<()> {
     let registry = elasticjob::registry::attach(&settings.registry()?).await?;
     if settings.text("mode", "") == "fill" {

@@ -23,7 +23,7 @@ fn cost(items: u32) -> (u64, u64) {
 #[test]
 fn a_firing_allocates_no_more_than_it_did() {
     let _profiler = dhat::Profiler::builder().testing().build();
-    // Seen: 30 and 2,501; 190 and 24,273; 1,943 and 326,999. Whoever gets below them may lower the bounds.
+    // Measured: 30 and 2,501; 190 and 24,273; 1,943 and 326,999. Lower the bounds if the values decrease.
     for (items, most, most_bytes) in [(1, 32, 2_600), (10, 200, 25_500), (100, 2_050, 340_000)] {
         let (blocks, bytes) = cost(items);
         assert!(blocks > 0 && blocks <= most, "{items} items: {blocks} allocations a firing, {most} at the most");

@@ -132,7 +132,7 @@ async fn code_that_cannot_be_stopped_keeps_its_item_when_its_job_has_to_leave() 
         answers[0].node().is_some()
     };
     let mut stop = tokio::spawn(async move { handle.stop_within(Duration::ZERO).await });
-    // Beyond the second that it is given when it is told to end.
+    // Longer than the second that it has after its cancellation.
     tokio::time::timeout(Duration::from_millis(2_500), &mut stop).await.expect_err("the job waits for it");
     assert!(mark().await, "nobody else begins the item meanwhile");
     end.send(()).expect("it waits");

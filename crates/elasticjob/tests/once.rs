@@ -11,7 +11,7 @@ use elasticjob_registry::{Outcome, Sink, Target};
 use tokio::sync::mpsc;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Java registers a mark and looks for it at once, and each 100 ms after that, for ever.
+/// Java registers a mark and reads it immediately, and every 100 ms after that, forever.
 const JAVA_LOOKS: Duration = Duration::from_millis(250);
 
 struct Told(mpsc::UnboundedSender<&'static str>);

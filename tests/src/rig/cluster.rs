@@ -73,7 +73,7 @@ pub(super) struct Cluster {
     members: Vec<Member>,
     pub(super) jobs: Vec<(Job, Journal)>,
     pub(super) troubles: Vec<(i64, i64)>,
-    /// What agents of ours did that nobody asked for.
+    /// Actions of our agents without a request.
     pub(super) complaints: Vec<String>,
     /// Agents that had not ended when they were to be started again after SIGTERM.
     pub(super) forced: usize,
@@ -298,7 +298,7 @@ impl Cluster {
         }
     }
 
-    /// Whether each agent of a side runs something of each job within the time that everybody has.
+    /// Whether each agent of a side runs items of each job within the common time limit.
     pub(super) fn all_run(&self, from: i64, java_too: bool) -> Result<(), String> {
         let is_asked = |member: &&Member| member.side == Side::Rust || java_too;
         let members = self.members.iter().filter(is_asked);
@@ -320,7 +320,7 @@ impl Cluster {
         self.keepers.revive(&self.network);
     }
 
-    /// How often one of ZooKeeper's servers began anew.
+    /// How often a ZooKeeper server started with an empty log.
     pub(super) fn damaged_keepers(&self) -> usize {
         usize::try_from(self.keepers.damaged()).unwrap_or_default()
     }
@@ -339,7 +339,7 @@ impl Cluster {
         self.members.len()
     }
 
-    /// What one job left behind.
+    /// The evidence of one job.
     pub(super) fn living(&self, index: usize, quiet_from: i64) -> Living<'_> {
         let (job, journal) = &self.jobs[index];
         let ours = self.members.iter().filter(|member| member.side == Side::Rust);
@@ -367,7 +367,7 @@ impl Cluster {
         }
     }
 
-    /// What the ensemble has carried out.
+    /// The transactions that the ensemble committed.
     pub(super) fn transactions(&self) -> Transactions {
         Transactions::read(&self.keepers.transaction_logs())
     }

@@ -11,7 +11,7 @@ pub enum Kind {
     Kill,
     /// SIGTERM to an agent; it is started again.
     Stop,
-    /// An agent stands still (SIGSTOP).
+    /// An agent is paused (SIGSTOP).
     Pause,
     /// An agent's host is cut off.
     Cut,
@@ -27,7 +27,7 @@ pub enum Kind {
     Clock,
     /// `kill -9` of a ZooKeeper server; it is started again.
     KeeperKill,
-    /// A ZooKeeper server stands still.
+    /// A ZooKeeper server is paused.
     KeeperPause,
     /// A ZooKeeper server's host is cut off from all.
     KeeperCut,
@@ -157,7 +157,7 @@ pub(super) fn plan(seed: u64, length: u64, agents: u8, ours: fn(u8) -> bool) -> 
         faults.push(Fault { at: wait.unwrap_or(at), ..fault });
         at = wait.unwrap_or(at) + chance.between(500, 9_000);
         if deck.is_empty() {
-            // One death alone, so that nothing else can be why nobody takes its runs over.
+            // One death alone, so that no other fault can be the reason for a missing takeover.
             let at_rest = faults.iter().map(|fault| fault.at + fault.length).max().unwrap_or_default() + ALONE;
             let target = u8::try_from(chance.below(agents.into())).unwrap_or_default();
             faults.push(Fault { kind: Kind::Kill, at: at_rest, length: 8_000, target, off: 0 });

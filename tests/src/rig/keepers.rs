@@ -84,7 +84,7 @@ impl Keepers {
         self.servers.iter().flat_map(of).collect()
     }
 
-    /// How often a server has begun anew, since a full disk had damaged its log.
+    /// How often a server started with an empty log, since a full disk had damaged its log.
     pub(super) fn damaged(&self) -> u32 {
         self.servers.iter().map(|server| server.damaged).sum()
     }

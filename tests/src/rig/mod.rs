@@ -42,7 +42,7 @@ pub struct Plan {
     pub chapter: Duration,
     /// Whether two of the four agents are Java's.
     pub mixed: bool,
-    /// Told what goes on.
+    /// Receives lines of progress.
     pub say: fn(&str),
 }
 
@@ -164,7 +164,7 @@ fn run_chapter(plan: &Plan, seed: u64, length: Duration, folder: &Path, report: 
     report.failures.extend(whole.as_ref().err().map(|what| format!("seed {seed}: {what}")));
     let whole = whole.unwrap_or_else(|_| wall_clock_millis()) + i64::from(SESSION);
     let quiet_from = cluster.troubles.iter().map(|(_, to)| *to).chain([whole]).max().unwrap_or(whole);
-    // One of Java's may have been lost for good.
+    // A firing of a Java instance may have been lost permanently.
     report.violations.extend(cluster.all_run(quiet_from, false).err().map(|what| format!("seed {seed}: {what}")));
     pause(QUIET);
     for member in 0..cluster.size() {

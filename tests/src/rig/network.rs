@@ -44,7 +44,7 @@ impl Network {
             Network { prefix: format!("{PREFIX}{}-{number}-", std::process::id()), hosts, cuts: RefCell::default() };
         let router = network.router();
         ip(&["netns", "add", &router]);
-        // Without a look at the way back, which a cut one way has none of.
+        // Without a check of the way back, which a one-way cut does not have.
         let forward =
             "cd /proc/sys/net/ipv4; echo 1 > ip_forward; echo 0 > conf/all/rp_filter; echo 0 > conf/default/rp_filter";
         ip(&["netns", "exec", &router, "sh", "-c", forward]);
@@ -182,7 +182,7 @@ pub(super) fn disk() -> String {
 }
 
 fn remove(space: &str) {
-    // Somebody else may be sweeping too.
+    // Another process may be cleaning up too.
     let _ = Command::new("ip").args(["netns", "del", space]).output();
 }
 

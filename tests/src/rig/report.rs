@@ -22,7 +22,7 @@ pub struct Report {
     pub faults: BTreeMap<Kind, usize>,
     /// Agents that had not ended seconds after SIGTERM, something else being wrong, and were killed.
     pub forced: usize,
-    /// ZooKeeper servers that began anew, since a full disk had damaged their log.
+    /// ZooKeeper servers that started with an empty log, since a full disk had damaged it.
     pub damaged: usize,
     /// Transactions that cannot follow from what ZooKeeper's servers have logged before them, or that a snapshot has and no log: its
     /// servers had different trees.
@@ -49,7 +49,7 @@ pub struct Report {
     pub beyond_lease: usize,
     /// Agents of Java's that were up and ran nothing any more, a job each.
     pub java_silent: usize,
-    /// What the oracle found, and what agents of ours did that nobody asked for.
+    /// The findings of the oracle, and actions of our agents without a request.
     pub violations: Vec<String>,
     /// What could not be judged, since the rig itself failed.
     pub failures: Vec<String>,

@@ -56,7 +56,7 @@ fn up_shows_runs_within_seconds_and_ctrl_c_ends_it_cleanly() {
     assert_eq!(status.code(), Some(0), "{}", process.log());
     assert!(process.log().contains("stopped"));
 
-    // Nobody holds the file: commands open it, and what was disabled stays so.
+    // No process holds the file: commands open it, and disabled jobs stay disabled.
     let list = output(&["job", "list"], folder.path());
     assert!(text(&list.stdout).contains("CRASHED"), "{}", text(&list.stdout));
     let process = up(folder.path(), "log2");
@@ -463,7 +463,7 @@ fn ctrl_c_ends_a_question() {
     let agent = up(folder.path(), "log");
     eventually("both jobs run", PATIENCE, || agent.log().contains("it is ").then_some(()));
     let binary = command().get_program().to_string_lossy().into_owned();
-    // It tells its own pid, so that the signal goes to it alone.
+    // It prints its own pid, so that the signal goes to it alone.
     let script = folder.path().join("ask.sh");
     std::fs::write(&script, format!("echo \"pid $$ end\"\nexec {binary} job remove tick\n")).expect("a script");
     let asked = folder.path().join("asked");

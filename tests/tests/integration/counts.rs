@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 const PATIENCE: Duration = Duration::from_secs(180);
 /// Each connection says that it is there some nine times in this.
 const SESSION: Duration = Duration::from_secs(60);
-/// A job that is at rest.
+/// An idle job.
 const NEVER_NOW: &str = "0 0 0 1 1 ?";
 
 /// One of the server's counters.
@@ -68,7 +68,7 @@ async fn a_thousand_idle_jobs_on_three_instances_cost_nothing_but_heartbeats() {
         instances.push((connection, handles));
     }
     tokio::task::block_in_place(|| {
-        // A leader looks at the owners again, the last time twelve seconds after the time before.
+        // A leader reads the owners again, the last time twelve seconds after the time before.
         let (length, mut since, mut last) = (15_000, wall_clock_millis(), requests(&zookeeper));
         eventually("nobody asks anything any more", PATIENCE, || {
             let (now, count) = (wall_clock_millis(), requests(&zookeeper));
@@ -111,7 +111,7 @@ async fn a_run_costs_two_requests_and_many_together_cost_far_less() {
             // The runs are counted last: where this thread is held up between, there are only more of them.
             let asked = requests(&zookeeper) - before - 1;
             let ran = runs.load(Ordering::Relaxed) - first;
-            // Beside the runs: one that is beginning, a look at the owners of each job, and a heartbeat.
+            // In addition to the runs: one that is beginning, a read of the owners of each job, and a heartbeat.
             let most = if jobs == 1 { 2 * ran + 5 } else { ran / 2 + 4 * jobs };
             assert!(asked <= most, "{asked} requests for {ran} runs of {jobs} jobs");
         });

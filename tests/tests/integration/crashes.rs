@@ -12,7 +12,7 @@ use crate::SESSION_MILLIS;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const ITEMS: u32 = 2;
-/// Begin and release of a run, and of the one behind it.
+/// Begin and release of a run, and of the next one.
 const WRITES: usize = 4;
 
 /// One point at which to die, in a job of its own.
@@ -161,7 +161,7 @@ async fn a_death_at_each_write_of_a_run_doubles_nothing_and_leaves_nothing_behin
             });
             point.judge(at);
         });
-        // Between two firings nothing stands there.
+        // Between two firings the node does not exist.
         let mut left = marks(&registry, &point.name).await;
         for _ in 0..400 {
             if left.is_empty() {

@@ -168,7 +168,7 @@ fn clocks_that_are_off_are_named_ahead_and_behind() {
     }
 }
 
-/// What a live instance of ours would mend at once is planted in a job whose instance only the registry knows.
+/// States that a live Rust instance would repair immediately are planted in a job whose instance only the registry knows.
 #[test]
 fn what_instances_would_mend_is_named_while_it_is_there() {
     let place = Place::new(ZooKeeper::start());

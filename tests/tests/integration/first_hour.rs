@@ -205,7 +205,7 @@ fn an_agent_goes_on_without_an_instance_that_holds_the_election_and_does_nothing
     assert!(line.contains("this instance continues") && line.contains(&format!("{session:#x}")), "{line}");
 }
 
-/// A place as Java makes it stays: whoever made it would act all the same when it wakes up.
+/// A place in Java's form stays: its process would still use it when it wakes up.
 #[test]
 fn a_silent_first_in_the_queue_of_an_election_is_named() {
     let zookeeper = ZooKeeper::start();

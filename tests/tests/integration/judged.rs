@@ -1,5 +1,5 @@
-//! Living clusters under faults, judged by the very oracle that judges simulated ones: on ZooKeeper's own transaction log, the
-//! journal of the runs, and what our agents told.
+//! Real clusters under faults, judged by the oracle that judges simulated ones: on ZooKeeper's own transaction log, the
+//! journal of the runs, and the log lines of our agents.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -129,14 +129,14 @@ impl Cluster {
         assert!(ran > 60 && changes > 300, "{what}: {ran} runs and {changes} changes are too little to judge");
         assert!(evidence.runs.iter().filter(|run| !run.java).all(|run| run.token > 0 && run.session != 0), "{what}");
         assert!(!evidence.told.is_empty(), "{what}: nobody told of a firing that was lost");
-        // It is awake: a run by somebody who never was there is found.
+        // The oracle finds a run of an instance that never existed.
         let mut doubled = evidence.clone();
         let forged = doubled.runs.iter().find(|run| !run.java && run.end.is_some()).expect("a run").clone();
         doubled.runs.push(elasticjob_sim::Entry { instance: "10.9.9.9@-@1".into(), ..forged });
         assert!(!oracle::judge(&doubled).is_empty(), "{what}: the judge sleeps");
         let violations: Vec<String> = oracle::judge(&evidence).iter().map(ToString::to_string).collect();
         if !violations.is_empty() {
-            // What it left behind is kept for who looks into it.
+            // The evidence is kept for analysis.
             let folder = self.folder.keep();
             let (runs, folder) = (evidence.runs.len(), folder.display());
             panic!("{what}: {taken} takeovers, {runs} runs, see {folder}\n{}", violations.join("\n"));

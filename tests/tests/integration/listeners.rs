@@ -270,7 +270,7 @@ fn the_parts_of_one_firing_that_run_in_one_process_call_the_listener_once() {
     runtime.shutdown_background();
 }
 
-/// Stands under a name of its own; panics when it is told the first start.
+/// Registered under another name; panics at the first start.
 struct Named(&'static str, Log, bool);
 
 impl OnceListener for Named {

@@ -181,7 +181,7 @@ fn a_dead_instance_s_run_is_taken_over_from_java_to_rust_and_from_rust_to_java()
         if java_dies {
             assert_eq!(again.source, "failover", "{again:?}");
             let bound = killed + i64::try_from(SESSION_MILLIS).expect("small") + 1_000;
-            // The survivor has its own run of seven seconds meanwhile, and takes the other item all the same.
+            // The survivor has its own run of seven seconds in the meantime, and takes the other item all the same.
             assert!(again.start <= bound, "taken {} ms after the kill", again.start - killed);
         }
         let runs = cluster.journal.runs();

@@ -306,7 +306,7 @@ impl Cluster {
         items
     }
 
-    /// From now on nothing fires, though everybody is ready.
+    /// From now on nothing fires, though every instance is ready.
     fn fires_never(&self) {
         let stored = self.ours(&["job", "config", "shared-job"]);
         std::fs::write(self.folder.path().join("rare.yaml"), stored.replace("'* * * * * ?'", "0 0 0 1 1 ?"))

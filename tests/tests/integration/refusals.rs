@@ -1,4 +1,4 @@
-//! What a registry refuses is reported: in the log at once, in `/readyz`, by `explain`.
+//! Rejections by a registry are reported: in the log immediately, in `/readyz`, by `explain`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -9,7 +9,7 @@ use elasticjob_tests::{Process, Server, Speech, ZooKeeper, command, eventually, 
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An answer of HTTP: its status, and all behind the head.
+/// An answer of HTTP: its status, and everything after the head.
 pub(crate) fn get(port: u16, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;

@@ -38,7 +38,7 @@ fn create_tables(database: &Database) {
 }
 
 /// One Rust and one Java instance, two items each, one of which fails: both write into the same tables. Java starts first and
-/// so its data source stands in the stored configuration, which the Rust instance then uses.
+/// so the stored configuration has its data source, which the Rust instance then uses.
 fn one_history(database: &Database, start_time: &str, order: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let zookeeper = ZooKeeper::start();
@@ -129,7 +129,7 @@ fn one_history(database: &Database, start_time: &str, order: &str) {
     }
 }
 
-/// `job history` finds the database in the configuration that Java has stored, and tells the rows of both.
+/// `job history` finds the database in the configuration that Java has stored, and prints the rows of both.
 fn command_tells_it(database: &Database, zookeeper: &ZooKeeper, folder: &Path) {
     let registry = format!("zookeeper://{}/tests", zookeeper.address());
     let history = |more: &[&str]| -> Vec<serde_json::Value> {
@@ -187,7 +187,7 @@ fn java_and_rust_write_one_history_into_mariadb() {
     one_history(&Database::mariadb(), "DATE_FORMAT(start_time, '%Y-%m-%dT%H:%i:%s')", "auto_id");
 }
 
-/// An agent with a job that fires each second and traces as told.
+/// An agent with a job that fires each second and that trace.
 fn tracing_agent(folder: &Path, job: &str, tracing: &str) -> Process {
     start_agent(folder, &format!("elasticjob:\n{tracing}  jobs:\n{job}"))
 }

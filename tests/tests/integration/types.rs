@@ -263,7 +263,7 @@ fn answers_of_400_and_above_silence_and_gigabytes_are_failures_that_are_told() {
     assert!(!log.lines().any(|l| l.contains("ERROR") && l.contains("job=\"ok\"")), "a good answer is no failure");
 }
 
-/// What is told of a job that must not start, in a file of its own.
+/// The answers for a job that must not start, in a file of their own.
 fn faults(job: &Job) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let mut agent = start_agent(folder.path(), &format!("elasticjob:\n  jobs:\n{}", job.yaml()));

@@ -110,7 +110,7 @@ async fn the_nodes_of_a_running_job_equal_java_s() {
         let rust = without_ours(found.pop().expect("two"));
         let java = found.pop().expect("two");
         assert!(java.len() >= 17, "{java:#?}");
-        // `leader/election/latch` is a container that the server takes away when it has been empty for a while.
+        // `leader/election/latch` is a container that the server deletes when it has been empty for a while.
         let settled = |nodes: &Nodes| -> Nodes {
             nodes.iter().filter(|(p, _)| !p.ends_with("/latch")).map(|(p, n)| (p.clone(), n.clone())).collect()
         };

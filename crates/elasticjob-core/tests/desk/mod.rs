@@ -1,4 +1,4 @@
-//! A machine on a tree that answers at once: what the kernel costs, and nothing else.
+//! A machine on a tree that answers immediately: the cost of the kernel, and nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use elasticjob_core::wire::{JobDocument, Overwrite};
 pub(crate) const ID: &str = "10.0.0.1@-@1";
 const START: Timestamp = Timestamp(1_700_000_000_000);
 
-/// A machine on a tree that answers at once.
+/// A machine on a tree that answers immediately.
 pub(crate) struct Desk {
     machine: JobMachine,
     tree: Tree,
@@ -52,12 +52,12 @@ pub(crate) struct Desk {
     /// The registry refuses to create latch nodes.
     #[allow(dead_code, reason = "each test file that has a desk compiles it")]
     pub(crate) denies_latches: bool,
-    /// Whether a running item was ever told to make room.
+    /// Whether a running item ever received a yield request.
     pub(crate) yielded: bool,
 }
 
 impl Desk {
-    /// With so many items, all of them its own, and at rest but for its firings each second.
+    /// With so many items, all of them its own, and idle except for its firings each second.
     pub(crate) fn new(items: u32, meter: fn() -> (u64, u64)) -> Desk {
         Desk::with_cron("* * * * * ?", items, meter)
     }
@@ -106,7 +106,7 @@ impl Desk {
         };
         let state = Box::new(desk.state());
         desk.input(Input::SessionBack { session: desk.session, timeout: Duration::from_secs(40), state });
-        // It looks at its owners again for the last time 20 seconds after its election.
+        // It reads its owners again for the last time 20 seconds after its election.
         desk.pass(Duration::from_secs(30));
         assert_eq!(desk.machine.owned().len(), items as usize);
         (desk.cost, desk.commits) = ((0, 0), 0);
@@ -296,12 +296,12 @@ impl Desk {
         }
     }
 
-    /// Lets so much time pass, with runs that end at once.
+    /// Advances the time, with runs that complete immediately.
     pub(crate) fn pass(&mut self, time: Duration) {
         self.pass_with(time, true);
     }
 
-    /// The same, with runs that end at once or not at all.
+    /// The same, with runs that complete immediately or not at all.
     pub(crate) fn pass_with(&mut self, time: Duration, ends: bool) {
         let until = self.now + time;
         while self.now < until {

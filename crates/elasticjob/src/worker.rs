@@ -35,16 +35,15 @@ use slot::Slot;
 use slots::{SlotId, Slots};
 use timers::Timers;
 
-/// Messages, and jobs whose time has come, that are taken in before anything else is looked at.
+/// Maximum number of messages, and of jobs whose time has come, that are processed in one turn.
 const AT_ONCE: usize = 256;
-/// Jobs whose ends are taken in then, where nothing else is to be done and no transaction waits for its turn: what begins is
-/// late, what has ended is not, up to the job's own next firing.
+/// Maximum number of jobs whose completed items are processed in one turn: starts are urgent, completions can wait.
 const ENDS_AT_ONCE: usize = 64;
-/// An end waits no longer than that for others' begins, where they never cease.
+/// Maximum time for which a completion waits for the starts of other jobs.
 const END_WAIT: Duration = Duration::from_secs(1);
-/// Before a job that could not be read is read again.
+/// Pause before a job that could not be read is read again.
 const LOAD_RETRY: Duration = Duration::from_secs(1);
-/// The longest pause without a look whether ends can be taken in.
+/// Maximum time between two checks for completions to process.
 const END_LOOK: Duration = Duration::from_millis(2);
 
 /// The state of a started job, as its handle reports it.
@@ -191,7 +190,7 @@ pub(crate) enum Message {
         epoch: u64,
         done: bool,
     },
-    /// Somebody wants to see what a job decides by.
+    /// Return the state by which a job decides.
     Look {
         job: String,
         answer: oneshot::Sender<Option<Box<job_state::JobState>>>,
@@ -536,7 +535,7 @@ impl Task {
         }
     }
 
-    /// A watch says where something happened. What is there now is read, but where only its being there matters.
+    /// Handles the event of a watch. The node is read, unless only its existence matters.
     fn event(&mut self, job: SlotId, epoch: u64, event: Event) {
         let now = self.clock.now();
         let Some(slot) = self.slot(job).filter(|s| s.epoch == epoch) else { return };

@@ -30,7 +30,7 @@ pub struct EventFields {
     pub due: Option<Timestamp>,
     /// The last of several due times.
     pub last_due: Option<Timestamp>,
-    /// The number of due times; 1000 stands for 1000 or more.
+    /// The number of due times; 1000 means 1000 or more.
     pub firings: Option<usize>,
     /// The delay after the due time in milliseconds.
     pub late_ms: Option<u64>,

@@ -3,6 +3,7 @@
 
 mod database;
 mod evidence;
+mod http;
 mod journal;
 mod process;
 mod proxy;
@@ -15,6 +16,7 @@ mod zookeeper;
 
 pub use database::{Database, PASSWORD, USER, sqlite_rows};
 pub use evidence::{Life, Living, Transactions, field};
+pub use http::{HttpAnswer, http};
 pub use journal::{Journal, Run};
 pub use process::{Process, agent, agent_with_clock, agent_with_clock_file, command, java, java_output, output};
 pub use proxy::Proxy;

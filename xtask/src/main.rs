@@ -109,8 +109,14 @@ fn features() -> anyhow::Result<()> {
 }
 
 /// The crates that are published, dependencies first.
-const PUBLISHED: [&str; 5] =
-    ["elasticjob-core", "elasticjob-zookeeper", "elasticjob-registry", "elasticjob", "elasticjob-cli"];
+const PUBLISHED: [&str; 6] = [
+    "elasticjob-core",
+    "elasticjob-zookeeper",
+    "elasticjob-registry",
+    "elasticjob",
+    "elasticjob-console",
+    "elasticjob-cli",
+];
 
 fn package() -> anyhow::Result<()> {
     let mut arguments = vec!["package", "--quiet", "--no-verify", "--allow-dirty"];

@@ -1,5 +1,6 @@
 //! Every flag of the binary, with its help.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -41,6 +42,7 @@ impl Args {
 fn used(path: &str) -> &'static [&'static str] {
     match path {
         " up" | " agent" => &["registry", "log_format", "verbose"],
+        " console" => &["log_format", "verbose"],
         " check" | " cron" => &["output"],
         " job list" | " job show" | " job config" | " job apply" | " job trigger" | " job history" | " job explain"
         | " server list" | " server show" | " shard list" => &["registry", "output"],
@@ -75,6 +77,18 @@ pub(crate) enum Command {
     Agent {
         /// Agent file: YAML in the form of Java's Spring Boot starter configuration
         file: PathBuf,
+    },
+    /// Serve the console: the API of ElasticJob-UI 3.x over HTTP
+    Console {
+        /// Settings: `application.properties` of ElasticJob-UI 3.x
+        file: Option<PathBuf>,
+        /// Port [default: `server.port` of FILE, or 8899]
+        #[arg(short, long)]
+        port: Option<u16>,
+        /// IP address to listen on [default: `server.address` of FILE; without it, all addresses, or 127.0.0.1 while the password is the
+        /// default one]
+        #[arg(long, value_name = "IP")]
+        listen: Option<IpAddr>,
     },
     /// Check FILE and print every fault with its line and column
     Check {

@@ -4,6 +4,7 @@
 mod agent;
 mod args;
 mod clock;
+mod console;
 mod cron;
 mod file;
 mod log;
@@ -42,8 +43,8 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 pub fn main() -> ExitCode {
     let args = Args::from_arg_matches(&Args::described().get_matches()).unwrap_or_else(|error| error.exit());
     keep_damage_quiet();
-    let runs_jobs = matches!(args.command, Command::Up { .. } | Command::Agent { .. });
-    let _log = log::start(args.log_format, args.verbose, runs_jobs);
+    let is_service = matches!(args.command, Command::Up { .. } | Command::Agent { .. } | Command::Console { .. });
+    let _log = log::start(args.log_format, args.verbose, is_service);
     match run(args) {
         Ok(()) | Err(Failure::Unread) => ExitCode::SUCCESS,
         Err(Failure::Failed(error)) => {
@@ -87,6 +88,7 @@ fn run(mut args: Args) -> Result<(), Failure> {
     match args.command {
         Command::Up { file } => agent::run(file.as_deref(), args.registry.as_deref()),
         Command::Agent { file } => agent::run(Some(&file), args.registry.as_deref()),
+        Command::Console { file, port, listen } => console::run(file.as_deref(), port, listen),
         Command::Check { file } => agent::check(&file, args.output),
         Command::Cron { expression, zone, from, count } => {
             cron::run(&expression, zone.as_deref(), from.as_deref(), count, args.output)

@@ -24,10 +24,10 @@ impl Drop for Log {
     }
 }
 
-/// Starts the log. A command that runs no jobs logs warnings and errors only.
-pub(crate) fn start(format: LogFormat, verbose: u8, runs_jobs: bool) -> Log {
+/// Starts the log. A command that is not a service logs warnings and errors only.
+pub(crate) fn start(format: LogFormat, verbose: u8, is_service: bool) -> Log {
     let filter = match verbose {
-        0 if !runs_jobs => "warn",
+        0 if !is_service => "warn",
         0 => "info",
         1 => "info,elasticjob=debug,elasticjob_registry=debug",
         _ => "debug,elasticjob=trace,elasticjob_registry=trace",
@@ -42,7 +42,7 @@ pub(crate) fn start(format: LogFormat, verbose: u8, runs_jobs: bool) -> Log {
         LogFormat::Text => lines.with_filter(filter).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).with_filter(filter).boxed(),
     };
-    let spans = match runs_jobs.then(Spans::from_environment) {
+    let spans = match is_service.then(Spans::from_environment) {
         Some(Ok(spans)) => spans,
         Some(Err(error)) => {
             output::tell(&format!(

@@ -62,7 +62,7 @@ pub use elasticjob_core::report::{
 };
 pub use elasticjob_core::shard::{Assignment, ShardingStrategy};
 pub use elasticjob_core::time::Timestamp;
-pub use elasticjob_core::wire::{Difference, JobDocument, Overwrite};
+pub use elasticjob_core::wire::{Difference, DocumentError, JobDocument, Overwrite};
 pub use error::Error;
 pub use execute::SPANS;
 pub use handle::{JobEvents, JobHandle, Trigger};

@@ -4,6 +4,7 @@
 mod clock;
 mod commands;
 mod conformance;
+mod console;
 mod counts;
 mod crashes;
 mod damage;

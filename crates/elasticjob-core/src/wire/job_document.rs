@@ -122,6 +122,11 @@ impl JobDocument {
         }
     }
 
+    /// Returns `true` if `thread_pool` has the key of Java 3.0.5, `jobExecutorThreadPoolSizeProviderType`.
+    pub fn has_thread_pool_size_provider(&self) -> bool {
+        self.thread_pool_key == ThreadPoolKey::SizeProvider
+    }
+
     /// Every key missing, as Java reads it.
     fn absent() -> JobDocument {
         JobDocument {

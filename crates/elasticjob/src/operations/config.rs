@@ -141,17 +141,22 @@ impl Operations {
         if change.is_empty() {
             return Ok(());
         }
-        let job = || change.job.clone();
-        if self.config(&change.job).await?.czxid != change.before.czxid {
-            return Err(OperationError::Conflict { job: job() });
-        }
-        let (path, data) = (JobPath::new(&change.job).config(), change.after.clone().into_bytes());
-        let mut ops = vec![Op::Set { path: path.clone(), data: data.clone(), version: Some(change.before.version) }];
+        let mut ops = vec![write(change, JobPath::new(&change.job).config())];
         // `disabled` in the configuration is a half of what `disable` writes: alone it would be undone by the leader.
         if let Some(disabled) = change.disables() {
             let report = self.report(&change.job, Detail::Servers).await?;
             ops.extend(switch_servers(&report, disabled));
         }
+        self.commit_change(change, ops).await
+    }
+
+    /// Writes the operations of a change, of which the first writes the configuration.
+    pub(super) async fn commit_change(&self, change: &Change, ops: Vec<Op>) -> Result<(), OperationError> {
+        let job = || change.job.clone();
+        if self.config(&change.job).await?.czxid != change.before.czxid {
+            return Err(OperationError::Conflict { job: job() });
+        }
+        let (path, data) = (JobPath::new(&change.job).config(), change.after.clone().into_bytes());
         let paths: Vec<String> = ops.iter().map(|op| op.path().to_owned()).collect();
         match self.registry.commit(self.session().await?, &ops).await {
             Outcome::Committed { zxid } => self.read_back(&change.job, [(path, data)].into(), zxid).await,
@@ -198,6 +203,11 @@ impl Operations {
         }
         Err(OperationError::Conflict { job: job.to_owned() })
     }
+}
+
+/// Writes the new configuration over the one from which it was made.
+pub(super) fn write(change: &Change, path: String) -> Op {
+    Op::Set { path, data: change.after.clone().into_bytes(), version: Some(change.before.version) }
 }
 
 /// Keys that name a plugin. An instance may have one that this process does not know.

@@ -2,7 +2,7 @@
 
 use elasticjob_core::job_state::ServerState;
 use elasticjob_core::report::{Detail, JobReport};
-use elasticjob_core::tree::Op;
+use elasticjob_core::tree::{Node, Op};
 use elasticjob_core::wire::{JobDocument, parse_instance};
 
 use super::{OperationError, Operations, Scope};
@@ -191,10 +191,12 @@ pub(super) fn known_server(report: &JobReport, server: &str) -> Result<(), Opera
 
 /// Deletes the instance nodes, of one server or of all. A node that cannot be read belongs to the server in its name.
 pub(super) fn shut(report: &JobReport, server: Option<&str>) -> Vec<Op> {
-    let on = |(id, node): &(&String, &elasticjob_core::tree::Node)| {
-        let told = parse_instance(&node.data).map(|instance| instance.server_ip);
-        let ip = told.unwrap_or_else(|| id.split("@-@").next().unwrap_or_default().to_owned());
-        server.is_none_or(|server| server == ip)
-    };
+    let on = |(id, node): &(&String, &Node)| server.is_none_or(|server| server == server_of(id, node));
     report.state.instances.iter().filter(on).map(|(id, _)| Op::delete(report.path.instance(id))).collect()
+}
+
+/// The server of an instance: the one that its node names, else the one in its id.
+pub(super) fn server_of(id: &str, node: &Node) -> String {
+    let named = parse_instance(&node.data).map(|instance| instance.server_ip);
+    named.unwrap_or_else(|| id.split("@-@").next().unwrap_or_default().to_owned())
 }

@@ -10,6 +10,7 @@ mod dump;
 mod explain;
 #[cfg(feature = "rdb")]
 mod history;
+mod java;
 mod jobs;
 mod remove;
 mod results;

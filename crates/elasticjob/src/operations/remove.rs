@@ -1,6 +1,6 @@
 //! Removes jobs and servers (Java: `JobOperateAPI.remove`, `JobConfigurationAPI.removeJobConfiguration`).
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use elasticjob_core::path::JobPath;
@@ -36,10 +36,10 @@ impl Operations {
                 .await
             }
             Scope::JobOnServer(job, server) => {
-                let seen = Cell::new(false);
+                let seen = AtomicBool::new(false);
                 self.change_job(job, Detail::Items, false, |report| {
                     // Asked again after a lost answer, a server that is gone is what was wanted.
-                    if !seen.replace(true) {
+                    if !seen.swap(true, Ordering::Relaxed) {
                         known_server(report, server)?;
                     }
                     let node = report.state.servers.get(server).map(|_| Op::delete(report.path.server(server)));

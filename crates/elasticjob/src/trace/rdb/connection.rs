@@ -52,6 +52,7 @@ impl From<sqlx::Error> for Trouble {
     }
 }
 
+/// A connection to a database.
 pub(super) enum Connection {
     #[cfg(feature = "rdb-sqlite")]
     Sqlite(SqliteConnection),
@@ -59,6 +60,12 @@ pub(super) enum Connection {
     Postgres(PgConnection),
     #[cfg(feature = "rdb-mysql")]
     Mysql(MySqlConnection),
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connection").field(&self.dialect()).finish()
+    }
 }
 
 /// A statement with its values.

@@ -105,6 +105,35 @@ impl Rows {
     }
 }
 
+/// A condition on rows.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Filter {
+    /// A column of texts has this value.
+    Equal(&'static str, String),
+    /// `is_success` has this value.
+    Succeeded(bool),
+    /// The table's time is later.
+    After(String),
+    /// The table's time is earlier.
+    Before(String),
+}
+
+/// Rows of one table, in an order.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Selection {
+    pub(super) table: Table,
+    pub(super) filters: Vec<Filter>,
+    pub(super) sort: &'static str,
+    pub(super) descending: bool,
+}
+
+impl Selection {
+    /// Returns `true` if the selection depends on the values of that column.
+    pub(super) fn names(&self, column: &str) -> bool {
+        self.filters.iter().any(|filter| matches!(filter, Filter::Equal(name, _) if *name == column))
+    }
+}
+
 /// The rows of a batch of events. Begin and end of one execution become one row.
 pub(super) fn rows(events: &[TraceEvent], has_source: bool, zone: &TimeZone) -> Vec<Rows> {
     let mut executions: BTreeMap<(Timestamp, Uuid), &Execution> = BTreeMap::new();
@@ -231,16 +260,12 @@ impl Dialect {
     /// is a text.
     pub(super) fn history(self, since: bool, failed: bool, limit: u32) -> String {
         let (name, time) = (Table::Execution.name(), Table::Execution.time());
-        let (job, moment, text) = match self {
-            Dialect::Postgres => ("$1", "$2::text::timestamp", "TEXT"),
-            Dialect::Sqlite => ("?", "?", "TEXT"),
-            Dialect::Mysql => ("?", "?", "CHAR"),
+        let (job, moment) = match self {
+            Dialect::Postgres => ("$1", "$2::text::timestamp"),
+            Dialect::Sqlite | Dialect::Mysql => ("?", "?"),
         };
+        let (text, flag) = (self.text(), self.success());
         let (start, end) = (self.shown("start_time"), self.shown("complete_time"));
-        let flag = match self {
-            Dialect::Postgres => "is_success",
-            Dialect::Sqlite | Dialect::Mysql => "is_success <> 0",
-        };
         let since = if since { format!(" AND start_time >= {moment}") } else { String::new() };
         // A run without an end is not one that failed: it may be on its way.
         let failed = if failed { format!(" AND NOT ({flag}) AND complete_time IS NOT NULL") } else { String::new() };
@@ -249,6 +274,104 @@ impl Dialect {
              CASE WHEN {flag} THEN '1' ELSE '0' END, failure_cause \
              FROM {name} WHERE job_name = {job}{since}{failed} ORDER BY {time} DESC, sharding_item LIMIT {limit}"
         )
+    }
+
+    /// The place of a value in a statement, by its number, which begins at 1.
+    fn place(self, number: usize) -> String {
+        match self {
+            Dialect::Postgres => format!("${number}"),
+            Dialect::Sqlite | Dialect::Mysql => "?".to_owned(),
+        }
+    }
+
+    /// The type of a text in a `CAST`.
+    fn text(self) -> &'static str {
+        match self {
+            Dialect::Postgres | Dialect::Sqlite => "TEXT",
+            Dialect::Mysql => "CHAR",
+        }
+    }
+
+    /// The column `is_success` as a condition.
+    fn success(self) -> &'static str {
+        match self {
+            Dialect::Postgres => "is_success",
+            Dialect::Sqlite | Dialect::Mysql => "is_success <> 0",
+        }
+    }
+
+    /// The conditions of a selection with their values.
+    fn conditions(self, selection: &Selection) -> (String, Vec<Value>) {
+        let (mut sql, mut values) = (String::new(), Vec::new());
+        let column = selection.table.time();
+        for filter in &selection.filters {
+            let place = self.place(values.len() + 1);
+            let moment = if self == Dialect::Postgres { format!("{place}::text::timestamp") } else { place.clone() };
+            sql.push_str(if sql.is_empty() { " WHERE " } else { " AND " });
+            match filter {
+                Filter::Equal(column, value) => {
+                    sql.push_str(&format!("{column} = {place}"));
+                    values.push(Value::Text(value.clone()));
+                }
+                Filter::Succeeded(true) => sql.push_str(&format!("({})", self.success())),
+                Filter::Succeeded(false) => sql.push_str(&format!("NOT ({})", self.success())),
+                Filter::After(time) => {
+                    sql.push_str(&format!("{column} > {moment}"));
+                    values.push(Value::Time(Some(time.clone())));
+                }
+                Filter::Before(time) => {
+                    sql.push_str(&format!("{column} < {moment}"));
+                    values.push(Value::Time(Some(time.clone())));
+                }
+            }
+        }
+        (sql, values)
+    }
+
+    /// Asks for the number of rows of a selection, as a text.
+    pub(super) fn count(self, selection: &Selection) -> (String, Vec<Value>) {
+        let (conditions, values) = self.conditions(selection);
+        (format!("SELECT CAST(COUNT(*) AS {}) FROM {}{conditions}", self.text(), selection.table.name()), values)
+    }
+
+    /// Asks for rows of a selection; gives also the number of their columns. Every column is a text. The columns are those of the
+    /// table, with `source` after `slave_id`: empty if the table does not have it.
+    pub(super) fn page(
+        self,
+        selection: &Selection,
+        has_source: bool,
+        offset: u64,
+        limit: u64,
+    ) -> (String, Vec<Value>, usize) {
+        let mut columns = match selection.table {
+            Table::Execution => EXECUTION_COLUMNS.to_vec(),
+            Table::Status => STATUS_COLUMNS.to_vec(),
+        };
+        if selection.table == Table::Status {
+            columns.insert(5, "source");
+        }
+        let (text, success) = (self.text(), self.success());
+        let shown = |column: &&str| match *column {
+            "start_time" | "complete_time" | "creation_time" => self.shown(column),
+            "is_success" => format!("CASE WHEN {success} THEN '1' ELSE '0' END"),
+            "source" if !has_source => format!("CAST(NULL AS {text})"),
+            _ => format!("CAST({column} AS {text})"),
+        };
+        let shown = columns.iter().map(shown).collect::<Vec<_>>().join(", ");
+        let (conditions, values) = self.conditions(selection);
+        let (name, direction) = (selection.table.name(), if selection.descending { "DESC" } else { "ASC" });
+        let sort = if selection.sort == "source" && !has_source { "id" } else { selection.sort };
+        // Rows with the same value keep their order from page to page.
+        let order = format!("{sort} {direction}, id {direction}");
+        let sql = format!("SELECT {shown} FROM {name}{conditions} ORDER BY {order} LIMIT {limit} OFFSET {offset}");
+        (sql, values, columns.len())
+    }
+
+    /// Asks for the distinct values of a column of texts.
+    pub(super) fn distinct(self, table: Table, column: &str, pattern: &str) -> (String, Vec<Value>) {
+        let (name, text, place) = (table.name(), self.text(), self.place(1));
+        let sql = format!("SELECT DISTINCT CAST({column} AS {text}) FROM {name} WHERE {column} LIKE {place}");
+        (sql, vec![Value::Text(pattern.to_owned())])
     }
 
     /// Asks for the time of the row that so many are newer than; nothing when there are not so many.

@@ -116,19 +116,21 @@ const HISTORY_COLUMNS: usize = 9;
 fn entry(row: Vec<Option<String>>, zone: &TimeZone) -> HistoryEntry {
     let mut columns = row.into_iter();
     let mut next = || columns.next().flatten();
-    let moment = |text: Option<String>| -> Option<Timestamp> {
-        let civil: DateTime = text?.parse().ok()?;
-        Some(Timestamp(zone.to_ambiguous_timestamp(civil).compatible().ok()?.as_millisecond()))
-    };
     HistoryEntry {
         item: next().and_then(|text| text.parse().ok()).unwrap_or_default(),
         source: next().unwrap_or_default(),
         ip: next().unwrap_or_default(),
         hostname: next().unwrap_or_default(),
         task_id: next().unwrap_or_default(),
-        start: moment(next()),
-        end: moment(next()),
+        start: moment(next(), zone),
+        end: moment(next(), zone),
         succeeded: next().as_deref() == Some("1"),
         failure: next().filter(|text| !text.is_empty()),
     }
+}
+
+/// A time of a row, whose column has no zone.
+pub(super) fn moment(text: Option<String>, zone: &TimeZone) -> Option<Timestamp> {
+    let civil: DateTime = text?.parse().ok()?;
+    Some(Timestamp(zone.to_ambiguous_timestamp(civil).compatible().ok()?.as_millisecond()))
 }

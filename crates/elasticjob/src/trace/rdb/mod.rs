@@ -5,6 +5,7 @@ mod connection;
 mod dialect;
 mod history;
 mod retain;
+mod search;
 
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use connection::{Connection, Trouble};
 use dialect::{Dialect, Rows, Table};
 pub(crate) use history::history;
 pub use history::{History, HistoryEntry, HistoryQuery};
+#[doc(hidden)]
+pub use search::{ExecutionRow, StatusRow, TracePage, TraceQuery, TraceReader, TraceTable};
 
 /// Longest wait for a connection, and for one batch.
 const CONNECT_MAX: Duration = Duration::from_secs(10);

@@ -1,0 +1,176 @@
+//! Registry centres: which there are, which is activated, and their connections.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elasticjob::Operations;
+use elasticjob::registry::{Link, Registry, RegistryUrl, attach, zookeeper};
+use parking_lot::Mutex;
+
+use crate::configurations::{Centre, File};
+use crate::failure::Failure;
+use crate::fields::short;
+
+/// Longest wait for a registry to answer, as in ElasticJob-UI.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// The form of an address that names the file of an embedded registry.
+const EMBEDDED: &str = "embedded:";
+
+/// What tells one connection from another.
+type Key = (String, String, Option<String>);
+
+/// The registry centres of the file, with their connections. A connection is opened when a request needs it, and closed when its centre
+/// is deleted.
+#[derive(Debug)]
+pub(crate) struct Centres {
+    file: Arc<File>,
+    open: Mutex<HashMap<Key, Arc<dyn Registry>>>,
+}
+
+/// The operations on one registry centre, for one request.
+pub(crate) struct Opened {
+    pub(crate) operations: Operations,
+    /// A registry that is closed with the request.
+    registry: Option<Arc<dyn Registry>>,
+}
+
+impl Opened {
+    /// Ends the request.
+    pub(crate) async fn close(self) {
+        if let Some(registry) = self.registry {
+            registry.close().await;
+        }
+    }
+}
+
+impl Centres {
+    pub(crate) fn new(file: Arc<File>) -> Centres {
+        Centres { file, open: Mutex::default() }
+    }
+
+    /// All centres, in the order in which they were added.
+    pub(crate) fn all(&self) -> Result<Vec<Centre>, Failure> {
+        Ok(self.file.read()?.entries())
+    }
+
+    /// The activated one.
+    pub(crate) fn activated(&self) -> Result<Option<Centre>, Failure> {
+        Ok(self.all()?.into_iter().find(|centre| centre.activated))
+    }
+
+    /// Adds one. Returns `false` if there is one of that name.
+    pub(crate) fn add(&self, centre: Centre) -> Result<bool, Failure> {
+        address(&centre)?;
+        self.file.add(centre)
+    }
+
+    /// Removes one, and closes its connection.
+    pub(crate) async fn remove(&self, name: &str) -> Result<(), Failure> {
+        self.file.remove::<Centre>(name)?;
+        let wanted: Vec<Key> = self.all()?.iter().map(key).collect();
+        let unused: Vec<Arc<dyn Registry>> = {
+            let mut open = self.open.lock();
+            let keys: Vec<Key> = open.keys().filter(|key| !wanted.contains(key)).cloned().collect();
+            keys.iter().filter_map(|key| open.remove(key)).collect()
+        };
+        for registry in unused {
+            registry.close().await;
+        }
+        Ok(())
+    }
+
+    /// Activates one. Returns `false` if its registry does not answer; it is not activated then.
+    pub(crate) async fn connect(&self, name: &str) -> Result<bool, Failure> {
+        let centre = self.named(name)?;
+        match self.open(&centre).await {
+            Ok(opened) => opened.close().await,
+            Err(error) => {
+                tracing::warn!(centre = name, "cannot connect to the registry center: {error}");
+                return Ok(false);
+            }
+        }
+        self.file.activate::<Centre>(name)?;
+        Ok(true)
+    }
+
+    /// Opens the centre of that name; without a name, the activated one. `None` if none is activated.
+    pub(crate) async fn get(&self, name: Option<&str>) -> Result<Option<Opened>, Failure> {
+        let centre = match name {
+            Some(name) => Some(self.named(name)?),
+            None => self.activated()?,
+        };
+        match centre {
+            Some(centre) => self.open(&centre).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Closes all connections.
+    pub(crate) async fn close(&self) {
+        let open: Vec<Arc<dyn Registry>> = self.open.lock().drain().map(|(_, registry)| registry).collect();
+        for registry in open {
+            registry.close().await;
+        }
+    }
+
+    fn named(&self, name: &str) -> Result<Centre, Failure> {
+        let found = self.all()?.into_iter().find(|centre| centre.name == name);
+        found.ok_or_else(|| Failure::invalid(format!("registry center `{}` not found", short(name))))
+    }
+
+    async fn open(&self, centre: &Centre) -> Result<Opened, Failure> {
+        // An embedded registry is not held between requests: its file belongs to the agents.
+        if centre.address.starts_with(EMBEDDED) {
+            let registry = attach(&centre.address).await.map_err(|error| Failure::failed(error.to_string()))?;
+            return Ok(Opened { operations: Operations::new(Arc::clone(&registry)), registry: Some(registry) });
+        }
+        let registry = self.connected(centre)?;
+        let mut link = registry.link();
+        let ready = link.wait_for(|link| !matches!(link, Link::Down { refused: false, .. }));
+        let link = tokio::time::timeout(CONNECT_MAX, ready).await.ok().and_then(|link| link.ok().map(|l| l.clone()));
+        let name = registry.describe();
+        match link.unwrap_or_else(|| registry.link().borrow().clone()) {
+            Link::Up { .. } => Ok(Opened { operations: Operations::new(registry), registry: None }),
+            Link::Down { reason, refused: true } => {
+                Err(Failure::failed(format!("{name} refuses this console: {reason}")))
+            }
+            Link::Down { reason, refused: false } => Err(Failure::failed(format!("{name} does not answer: {reason}"))),
+            Link::Closed => Err(Failure::failed(format!("{name}: the connection is closed"))),
+        }
+    }
+
+    /// The connection to a ZooKeeper; several centres may share it.
+    fn connected(&self, centre: &Centre) -> Result<Arc<dyn Registry>, Failure> {
+        let settings = settings(centre);
+        let mut open = self.open.lock();
+        if let Some(registry) = open.get(&key(centre)) {
+            return Ok(Arc::clone(registry));
+        }
+        let registry = zookeeper::Zookeeper::connect(settings).map_err(|error| Failure::failed(error.to_string()))?;
+        let registry: Arc<dyn Registry> = Arc::new(registry);
+        open.insert(key(centre), Arc::clone(&registry));
+        Ok(registry)
+    }
+}
+
+fn key(centre: &Centre) -> Key {
+    (centre.address.clone(), centre.namespace.clone(), centre.digest.clone())
+}
+
+/// A console must not create a namespace.
+fn settings(centre: &Centre) -> zookeeper::Settings {
+    let digest = centre.digest.clone().filter(|digest| !digest.is_empty());
+    let settings = zookeeper::Settings::new(&centre.address, &centre.namespace);
+    zookeeper::Settings { digest, creates_namespace: false, ..settings }
+}
+
+/// Checks the address of a centre before it is stored.
+fn address(centre: &Centre) -> Result<(), Failure> {
+    if centre.address.starts_with(EMBEDDED) {
+        return RegistryUrl::parse(&centre.address).map(drop).map_err(|error| Failure::invalid(error.to_string()));
+    }
+    settings(centre)
+        .check()
+        .map_err(|error| Failure::invalid(error.to_string().replace("serverLists", "zkAddressList")))
+}

@@ -1,0 +1,170 @@
+//! Logins: who may do what, until when.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+
+use crate::failure::{Code, Failure};
+use crate::settings::{Account, Role};
+
+/// Bytes of a token.
+const TOKEN_BYTES: usize = 32;
+/// Maximum number of logins at one time; the one that ends first makes room.
+const SESSIONS_MAX: usize = 10_000;
+/// Failed logins from one address that are answered within [`FAILURES_IN`]; further ones are refused unread.
+const FAILURES_MAX: u32 = 20;
+const FAILURES_IN: Duration = Duration::from_secs(60);
+/// Maximum number of addresses whose failed logins are counted.
+const ADDRESSES_MAX: usize = 10_000;
+
+/// The user of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+}
+
+/// The accounts, and who is logged in. A restart ends all logins, as in ElasticJob-UI.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    accounts: Vec<Account>,
+    life: Duration,
+    /// By the digest of the token: the token itself is not stored.
+    open: Mutex<HashMap<[u8; 32], (User, Instant)>>,
+    failures: Mutex<HashMap<IpAddr, (u32, Instant)>>,
+}
+
+impl Sessions {
+    pub(crate) fn new(accounts: Vec<Account>, life: Duration) -> Sessions {
+        Sessions { accounts, life, open: Mutex::default(), failures: Mutex::default() }
+    }
+
+    /// Logs a user in; returns the user with a new token.
+    pub(crate) fn login(
+        &self,
+        from: IpAddr,
+        username: &str,
+        password: &str,
+        now: Instant,
+    ) -> Result<(User, String), Failure> {
+        if self.is_throttled(from, now) {
+            let text = format!("too many failed logins; retry in {} s", FAILURES_IN.as_secs());
+            return Err(Failure { code: Code::Forbidden, text });
+        }
+        // Every account is compared, so that the time of an answer does not tell which half was invalid.
+        let matches = |account: &&Account| {
+            let (name, secret) = (same(&account.username, username), same(&account.password, password));
+            name & secret
+        };
+        let found: Vec<&Account> = self.accounts.iter().filter(matches).collect();
+        let Some(account) = found.first() else {
+            self.count_failure(from, now);
+            return Err(Failure::unauthorized());
+        };
+        let user = User { name: account.username.clone(), role: account.role };
+        let mut bytes = [0; TOKEN_BYTES];
+        SystemRandom::new().fill(&mut bytes).map_err(|_| Failure::failed("the system gives no random numbers"))?;
+        let token = URL_SAFE_NO_PAD.encode(bytes);
+        let mut open = self.open.lock();
+        open.retain(|_, (_, end)| *end > now);
+        if open.len() >= SESSIONS_MAX
+            && let Some(first) = open.iter().min_by_key(|(_, (_, end))| *end).map(|(key, _)| *key)
+        {
+            open.remove(&first);
+        }
+        open.insert(key(&token), (user.clone(), now + self.life));
+        Ok((user, token))
+    }
+
+    /// Returns the user of a token; `None` if it is unknown or has expired.
+    pub(crate) fn user(&self, token: &str, now: Instant) -> Option<User> {
+        let open = self.open.lock();
+        let (user, end) = open.get(&key(token))?;
+        (*end > now).then(|| user.clone())
+    }
+
+    fn is_throttled(&self, from: IpAddr, now: Instant) -> bool {
+        let failures = self.failures.lock();
+        failures.get(&from).is_some_and(|(count, since)| *count >= FAILURES_MAX && now - *since < FAILURES_IN)
+    }
+
+    fn count_failure(&self, from: IpAddr, now: Instant) {
+        let mut failures = self.failures.lock();
+        failures.retain(|_, (_, since)| now - *since < FAILURES_IN);
+        if failures.len() < ADDRESSES_MAX {
+            failures.entry(from).or_insert((0, now)).0 += 1;
+        }
+    }
+}
+
+fn key(token: &str) -> [u8; 32] {
+    let mut key = [0; 32];
+    key.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    key
+}
+
+/// Compares digests, in the same time for all texts.
+fn same(one: &str, other: &str) -> bool {
+    verify_slices_are_equal(&key(one), &key(other)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn sessions() -> Sessions {
+        let account = |username: &str, role| Account { username: username.into(), password: "secret".into(), role };
+        let accounts = vec![account("root", Role::Admin), account("guest", Role::Viewer)];
+        Sessions::new(accounts, Duration::from_secs(60))
+    }
+
+    #[test]
+    fn a_token_is_valid_until_it_expires_and_only_as_it_was_given() {
+        let (sessions, now) = (sessions(), crate::clock::now());
+        let (user, token) = sessions.login(HERE, "guest", "secret", now).expect("a login");
+        assert_eq!(user, User { name: "guest".into(), role: Role::Viewer });
+        assert_eq!(sessions.user(&token, now), Some(user));
+        assert_eq!(sessions.user(&token, now + Duration::from_secs(60)), None);
+        for other in ["", "null", &token[1..], &format!("{token}x")] {
+            assert_eq!(sessions.user(other, now), None, "{other}");
+        }
+        let (_, second) = sessions.login(HERE, "guest", "secret", now).expect("a login");
+        assert_ne!(token, second);
+    }
+
+    #[test]
+    fn failed_logins_of_an_address_are_limited_and_others_are_not_affected() {
+        let (sessions, now) = (sessions(), crate::clock::now());
+        for _ in 0..FAILURES_MAX {
+            let error = sessions.login(HERE, "root", "wrong", now).expect_err("an invalid password");
+            assert_eq!(error, Failure::unauthorized());
+        }
+        let error = sessions.login(HERE, "root", "secret", now).expect_err("is throttled");
+        assert!(error.text.starts_with("too many failed logins"), "{error}");
+        let there = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+        assert!(sessions.login(there, "root", "secret", now).is_ok());
+        assert!(sessions.login(HERE, "root", "secret", now + FAILURES_IN).is_ok());
+    }
+
+    #[test]
+    fn the_oldest_login_makes_room() {
+        let (sessions, now) = (sessions(), crate::clock::now());
+        let (_, first) = sessions.login(HERE, "root", "secret", now).expect("a login");
+        for _ in 0..SESSIONS_MAX {
+            sessions.login(HERE, "root", "secret", now + Duration::from_secs(1)).expect("a login");
+        }
+        assert_eq!(sessions.user(&first, now), None);
+        assert_eq!(sessions.open.lock().len(), SESSIONS_MAX);
+    }
+}

@@ -1,0 +1,137 @@
+//! Trace stores: the databases with an event trace.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use elasticjob::trace::DataSource;
+use elasticjob::trace::rdb::{self, TraceReader};
+use parking_lot::Mutex;
+
+use crate::configurations::{File, Store};
+use crate::failure::Failure;
+use crate::fields::short;
+
+/// The driver classes of JDBC that are understood, each with the databases of its addresses.
+pub(crate) const DRIVERS: [(&str, &[&str]); 5] = [
+    ("org.postgresql.Driver", &["postgresql", "postgres"]),
+    ("com.mysql.cj.jdbc.Driver", &["mysql"]),
+    ("com.mysql.jdbc.Driver", &["mysql"]),
+    ("org.mariadb.jdbc.Driver", &["mariadb", "mysql"]),
+    ("org.sqlite.JDBC", &["sqlite"]),
+];
+
+/// The trace stores of the file, and the reader of the activated one.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    file: Arc<File>,
+    /// The driver classes that a store may have.
+    drivers: BTreeSet<String>,
+    default: Option<DataSource>,
+    reader: Mutex<Option<(DataSource, Arc<TraceReader>)>>,
+}
+
+impl Stores {
+    pub(crate) fn new(file: Arc<File>, drivers: BTreeSet<String>, default: Option<DataSource>) -> Stores {
+        Stores { file, drivers, default, reader: Mutex::default() }
+    }
+
+    /// The driver classes that are understood and allowed.
+    pub(crate) fn drivers(&self) -> Vec<&'static str> {
+        DRIVERS.iter().map(|(class, _)| *class).filter(|class| self.drivers.contains(*class)).collect()
+    }
+
+    /// All stores, in the order in which they were added.
+    pub(crate) fn all(&self) -> Result<Vec<Store>, Failure> {
+        Ok(self.file.read()?.entries())
+    }
+
+    /// Whether one is activated.
+    pub(crate) fn is_activated(&self) -> Result<bool, Failure> {
+        Ok(self.all()?.iter().any(|store| store.activated))
+    }
+
+    /// Connects to a store, whether or not it is in the file.
+    pub(crate) async fn test(&self, store: &Store) -> Result<(), Failure> {
+        self.check(store)?;
+        let reader = TraceReader::new(&source(store)).map_err(Failure::invalid)?;
+        reader.connect().await.map_err(Failure::failed)
+    }
+
+    /// Adds one, after a test. Returns `false` if there is one of that name.
+    pub(crate) async fn add(&self, store: Store) -> Result<bool, Failure> {
+        self.test(&store).await?;
+        self.file.add(store)
+    }
+
+    /// Removes one.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), Failure> {
+        self.file.remove::<Store>(name)
+    }
+
+    /// Activates one, after a test.
+    pub(crate) async fn connect(&self, name: &str) -> Result<(), Failure> {
+        let store = self.stored(name)?;
+        let store = store.ok_or_else(|| Failure::invalid(format!("data source `{}` not found", short(name))))?;
+        self.test(&store).await?;
+        self.file.activate::<Store>(name)
+    }
+
+    /// The stored entry of that name.
+    pub(crate) fn stored(&self, name: &str) -> Result<Option<Store>, Failure> {
+        Ok(self.all()?.into_iter().find(|store| store.name == name))
+    }
+
+    /// The reader of the activated store, else of the default one; `None` if there is neither.
+    pub(crate) fn reader(&self) -> Result<Option<Arc<TraceReader>>, Failure> {
+        let activated = self.all()?.into_iter().find(|store| store.activated);
+        if let Some(store) = &activated {
+            self.check(store)?;
+        }
+        let Some(source) = activated.as_ref().map(source).or_else(|| self.default.clone()) else { return Ok(None) };
+        let mut reader = self.reader.lock();
+        if let Some((of, reader)) = &*reader
+            && *of == source
+        {
+            return Ok(Some(Arc::clone(reader)));
+        }
+        let new = Arc::new(TraceReader::new(&source).map_err(Failure::failed)?);
+        *reader = Some((source, Arc::clone(&new)));
+        Ok(Some(new))
+    }
+
+    /// Checks that the driver is one that is allowed, and that the address is one of its databases.
+    fn check(&self, store: &Store) -> Result<(), Failure> {
+        let allowed = self.drivers();
+        let Some((class, databases)) =
+            DRIVERS.iter().find(|(class, _)| *class == store.driver && allowed.contains(class))
+        else {
+            let driver = short(&store.driver);
+            return Err(Failure::invalid(format!(
+                "driver `{driver}` is not supported; expected {}",
+                allowed.join(", ")
+            )));
+        };
+        let address = store.url.strip_prefix("jdbc:").unwrap_or(&store.url);
+        let database = address.split(':').next().unwrap_or_default();
+        if !databases.contains(&database) {
+            return Err(Failure::invalid(format!(
+                "field `url`: driver {class} does not read `{}`; expected jdbc:{}:…",
+                short(&store.url),
+                databases[0]
+            )));
+        }
+        self::check(&source(store)).map_err(Failure::invalid)
+    }
+}
+
+/// Checks an address; the error tells what is expected.
+pub(crate) fn check(source: &DataSource) -> Result<(), String> {
+    rdb::check(source)
+}
+
+fn source(store: &Store) -> DataSource {
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let mut source = DataSource::new(&store.url);
+    (source.username, source.password) = (given(&store.username), given(&store.password));
+    source
+}

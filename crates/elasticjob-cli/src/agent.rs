@@ -260,11 +260,22 @@ pub(crate) fn with_digest(address: &str) -> String {
     }
 }
 
+/// Names the source of an invalid address: an option or a variable.
+pub(crate) fn wrong_address(address: &str, error: &RegistryError) -> Failure {
+    let line = match error {
+        RegistryError::Setting { key: "digest", expected, .. } if !address.contains("digest=") => {
+            format!("elasticjob: ELASTICJOB_DIGEST: {expected}")
+        }
+        _ => format!("elasticjob: --registry or ELASTICJOB_REGISTRY: {error}"),
+    };
+    Failure::Wrong(vec![line])
+}
+
 async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, Failure> {
     let registry: Arc<dyn Registry> = match (address, &file.registry) {
         (Some(address), _) => match elasticjob_registry::connect(&with_digest(address)).await {
             Err(error @ (RegistryError::Address { .. } | RegistryError::Setting { .. })) => {
-                return Err(Failure::Wrong(vec![format!("elasticjob: --registry or ELASTICJOB_REGISTRY: {error}")]));
+                return Err(wrong_address(address, &error));
             }
             registry => registry?,
         },
@@ -373,7 +384,12 @@ impl Agent<'_> {
             let (config, _) = JobConfig::best_effort(&job.document, &elasticjob::agent::time_zone);
             for fault in missing_programs(&config, Path::new("")) {
                 let name = job.document.job_name.as_str();
-                tracing::warn!(job = name, "key {fault}; runs of this job fail until this is fixed");
+                // The items run without a listener that fails.
+                let consequence = match fault.key.contains("listener") {
+                    true => "this listener fails at each run until this is fixed, and the items run without it",
+                    false => "runs of this job fail until this is fixed",
+                };
+                tracing::warn!(job = name, "key {fault}; {consequence}");
             }
         }
         let names: Vec<&str> = jobs.iter().map(|j| j.document.job_name.as_str()).collect();

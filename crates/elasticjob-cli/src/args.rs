@@ -51,6 +51,12 @@ fn used(path: &str) -> &'static [&'static str] {
     }
 }
 
+/// The help of `--registry`: commands have another default than agents.
+const REGISTRY_OF_AGENT: &str = "Registry: zookeeper://h1:2181,h2:2181/namespace or embedded:PATH [default: `regCenter` of FILE, or \
+    embedded:elasticjob.db in the folder of FILE]. ZooKeeper credentials come from ELASTICJOB_DIGEST, as user:password";
+const REGISTRY_OF_COMMAND: &str = "Registry: zookeeper://h1:2181,h2:2181/namespace or embedded:PATH [default: embedded:elasticjob.db in the \
+    working directory]. ZooKeeper credentials come from ELASTICJOB_DIGEST, as user:password";
+
 fn hide_unused(command: &mut clap::Command, path: &str) {
     for child in command.get_subcommands_mut() {
         let path = format!("{path} {}", child.get_name());
@@ -59,9 +65,12 @@ fn hide_unused(command: &mut clap::Command, path: &str) {
             let is_general = ["registry", "output", "log_format", "verbose"].contains(&id);
             is_general && !used(&path).contains(&id)
         };
-        *child = std::mem::take(child).mut_args(|argument| match is_unused(argument.get_id().as_str()) {
-            true => argument.hide(true),
-            false => argument,
+        let runs_jobs = [" up", " agent"].contains(&path.as_str());
+        *child = std::mem::take(child).mut_args(|argument| match argument.get_id().as_str() {
+            id if is_unused(id) => argument.hide(true),
+            "registry" if runs_jobs => argument.help(REGISTRY_OF_AGENT),
+            "registry" => argument.help(REGISTRY_OF_COMMAND),
+            _ => argument,
         });
     }
 }

@@ -21,7 +21,7 @@ fn a_step_that_is_rejected_repeatedly_is_retried_less_often_and_reported_once() 
     desk.pass(Duration::from_secs(60));
     assert!((20..60).contains(&desk.commits), "{} transactions in a minute", desk.commits);
     let told: Vec<&String> =
-        desk.warnings.iter().filter(|text| text.contains("although its state was read again")).collect();
+        desk.warnings.iter().filter(|text| text.contains("although the state that was read before")).collect();
     assert_eq!(told.len(), 1, "{:?}", desk.warnings);
     // It goes on when the registry is one again, and has the same patience as before.
     desk.refuse = |_| None;
@@ -44,7 +44,7 @@ fn a_resharding_that_is_refused_again_and_again_slows_down_alone() {
     desk.commits = 0;
     desk.pass(Duration::from_secs(60));
     let told: Vec<&String> =
-        desk.warnings.iter().filter(|text| text.contains("although its state was read again")).collect();
+        desk.warnings.iter().filter(|text| text.contains("although the state that was read before")).collect();
     assert_eq!(told.len(), 1, "{:?}", desk.warnings);
     assert!(told[0].contains("step=resharding attempts=5"), "{told:?}");
     assert!(desk.commits < 120 + 30, "{} transactions in a minute, of which two a firing", desk.commits);

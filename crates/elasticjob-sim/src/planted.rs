@@ -179,6 +179,7 @@ impl Defect {
     pub fn seeds(self) -> u64 {
         match self {
             Defect::LateAnswerCounts | Defect::CutOffCountsAsDone => 20_000,
+            Defect::LeaseUnchecked => 5_000,
             _ => 1_000,
         }
     }

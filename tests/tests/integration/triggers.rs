@@ -245,10 +245,10 @@ fn a_wait_that_takes_long_says_for_what_and_ends_at_its_limit() {
     process.signal("CONT");
     assert_eq!(output.status.code(), Some(1));
     let said =
-        "waiting for job `once`, items [0-3]: not started by any instance; `elasticjob job explain once` shows why";
+        "waiting for job `once`, items [0-3]: not started by this trigger yet; `elasticjob job explain once` shows why";
     assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
     let results = text(&output.stdout);
-    let result = "unknown: the wait ended before the result arrived; the item is not started by any instance";
+    let result = "unknown: the wait ended before the result arrived; the item is not started by this trigger yet";
     assert_eq!(results.matches(result).count(), 4, "{results}");
     eventually("the items run all the same", PATIENCE, || (case.runs() == [1; 4]).then_some(()));
 }

@@ -29,7 +29,7 @@ const SAY_SLOW: Duration = Duration::from_secs(2);
 pub(crate) fn job(operation: &JobOperation, registry: Option<&str>, format: Output) -> Result<(), Failure> {
     // Faults of files and arguments are reported before a registry is opened.
     match operation {
-        JobOperation::List { server, watch: true } => watch::run(&address(registry), server.as_deref(), format),
+        JobOperation::List { server, watch: true } => watch::run(address(registry), server.as_deref(), format),
         JobOperation::List { server, watch: false } => {
             on(registry, async |all| jobs::print_list(&all, server.as_deref(), format).await)
         }
@@ -73,9 +73,8 @@ fn on(registry: Option<&str>, work: impl AsyncFnOnce(Operations) -> Result<(), F
     run(registry, async |registry| work(operations(registry).await?).await)
 }
 
-/// With the digest, which comes from the environment.
-fn address(registry: Option<&str>) -> String {
-    crate::agent::with_digest(registry.unwrap_or(DEFAULT_REGISTRY))
+fn address(registry: Option<&str>) -> &str {
+    registry.unwrap_or(DEFAULT_REGISTRY)
 }
 
 pub(crate) fn server(operation: &ServerOperation, registry: Option<&str>, format: Output) -> Result<(), Failure> {
@@ -95,7 +94,7 @@ pub(crate) use registry::run as registry;
 fn run(address: Option<&str>, work: impl AsyncFnOnce(Attached) -> Result<(), Failure>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
-        let registry = attach(&self::address(address)).await?;
+        let registry = attach(self::address(address)).await?;
         let attached = registry.clone();
         let done = work(registry).boxed_local();
         let done = tokio::select! {
@@ -111,9 +110,9 @@ fn run(address: Option<&str>, work: impl AsyncFnOnce(Attached) -> Result<(), Fai
 
 /// A wrong address is wrong usage.
 async fn attach(address: &str) -> Result<Attached, Failure> {
-    match elasticjob::registry::attach(address).await {
+    match elasticjob::registry::attach(&crate::agent::with_digest(address)).await {
         Err(error @ (Error::Address { .. } | Error::Setting { .. })) => {
-            Err(Failure::Wrong(vec![format!("elasticjob: --registry or ELASTICJOB_REGISTRY: {error}")]))
+            Err(crate::agent::wrong_address(address, &error))
         }
         registry => Ok(registry),
     }

@@ -358,7 +358,7 @@ mod tests {
             ),
             (
                 JobEvent::TakenOver { item: 4, from: "10.0.0.1@-@7".into() },
-                "failover: took over the interrupted run of the item instance=10.0.0.1@-@7 item=4",
+                "failover: took over the interrupted run of an instance that has left from=10.0.0.1@-@7 item=4",
             ),
         ];
         for (event, line) in cases {

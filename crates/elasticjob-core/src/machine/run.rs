@@ -157,11 +157,17 @@ impl JobMachine {
         let which = |wanted: &dyn Fn(&Item) -> bool| -> Vec<u32> {
             ready.iter().filter(|(_, item)| wanted(item)).map(|(number, _)| *number).collect()
         };
-        if config.misfire
-            && let Some(due) = ready.iter().filter(|(_, i)| i.yields_until <= now).filter_map(|(_, i)| i.missed).min()
-        {
-            let caught_up = |item: &Item| item.missed == Some(due) && item.yields_until <= now;
-            return Some((Source::Misfire, due, which(&caught_up)));
+        let triggered: Vec<u32> =
+            ready.iter().filter(|(number, item)| is_triggered(*number, item)).map(|(number, _)| *number).collect();
+        let triggered = (!triggered.is_empty() && !self.gathers_triggers(now)).then_some(triggered);
+        let caught_up = ready.iter().filter(|(_, i)| i.yields_until <= now).filter_map(|(_, i)| i.missed).min();
+        if let Some(due) = caught_up.filter(|_| config.misfire) {
+            // A job whose runs take longer than its period always has something to catch up: its triggers would never run.
+            if let Some(items) = triggered {
+                return Some((Source::Trigger, now, items));
+            }
+            let is_due = |item: &Item| item.missed == Some(due) && item.yields_until <= now;
+            return Some((Source::Misfire, due, which(&is_due)));
         }
         if let Some(due) = last {
             let owed = which(&|item| item.accounted < due);
@@ -169,9 +175,7 @@ impl JobMachine {
                 return Some((Source::Schedule, due, owed));
             }
         }
-        let triggered: Vec<u32> =
-            ready.iter().filter(|(number, item)| is_triggered(*number, item)).map(|(number, _)| *number).collect();
-        (!triggered.is_empty() && !self.gathers_triggers(now)).then_some((Source::Trigger, now, triggered))
+        triggered.map(|items| (Source::Trigger, now, items))
     }
 
     /// Whether triggers of other own items may be about to arrive.

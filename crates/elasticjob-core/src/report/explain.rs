@@ -89,7 +89,7 @@ impl Look<'_> {
             CheckName::Instances => "needs an instance",
             CheckName::Servers => "needs an instance whose server is enabled",
             CheckName::Leader => "needs a leader",
-            _ => "skipped: an earlier check failed",
+            _ => "not checked, because of a cause above",
         })
     }
 
@@ -505,7 +505,7 @@ impl Look<'_> {
     /// Whether each item has begun the latest firing that it owed; what Java instances run leaves no record.
     fn last_firing(&mut self) {
         if self.checks.iter().any(|check| check.verdict == Verdict::Cause) {
-            return self.push(CheckName::LastFiring, Verdict::Skipped, "skipped: an earlier check failed");
+            return self.push(CheckName::LastFiring, Verdict::Skipped, "not checked, because of a cause above");
         }
         let slack = OVERDUE_AFTER + self.config.and_then(|c| c.max_time_diff).unwrap_or_default();
         let Some(due) = self.latest(slack) else {
@@ -544,7 +544,8 @@ impl Look<'_> {
             } else {
                 format!("no start is missing; checked items {}", Ranges(&begun))
             };
-            return self.push(CheckName::LastFiring, Verdict::Fine, format!("due {due}: {told}"));
+            let evidence = format!("due {due}, the latest firing that is more than {} old: {told}", Span(slack));
+            return self.push(CheckName::LastFiring, Verdict::Fine, evidence);
         }
         let told: Vec<String> =
             owed.iter().map(|(id, items)| format!("items {} owned by {id}", Ranges(items))).collect();

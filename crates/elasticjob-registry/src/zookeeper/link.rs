@@ -178,7 +178,7 @@ enum NotConnected {
     Expired,
     #[error("authentication failed; check the digest")]
     AuthFailed,
-    #[error("access to the namespace node is denied; check the digest")]
+    #[error("access to the namespace node is denied; set the digest of a user who may access it")]
     Denied,
     #[error("{0}")]
     NoServer(String),

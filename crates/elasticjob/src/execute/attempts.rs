@@ -97,7 +97,7 @@ pub(super) async fn run(
                 return Err(if retry == 0 {
                     error
                 } else {
-                    format!("{} (tried {} times)", error_text(&*error), retry + 1).into()
+                    format!("failed {} times, no retry is left: {}", retry + 1, error_text(&*error)).into()
                 });
             }
             Ended::By(Err(error)) => error_text(&*error),

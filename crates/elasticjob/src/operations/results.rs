@@ -90,7 +90,7 @@ pub enum Pending {
 impl fmt::Display for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Pending::NotBegun => f.write_str("not started by any instance"),
+            Pending::NotBegun => f.write_str("not started by this trigger yet"),
             Pending::Running(instance) => write!(f, "running on {instance}"),
             Pending::Unregistered(instance) => {
                 write!(f, "started by {instance}, which has left, and not taken over yet")

@@ -235,6 +235,7 @@ fn log(job: &str, event: &JobEvent) {
                     tracing::Level::$level,
                     job,
                     instance = shown(&fields.instance),
+                    from = shown(&fields.from),
                     server = shown(&fields.server),
                     item = fields.item,
                     items = shown(&fields.items),

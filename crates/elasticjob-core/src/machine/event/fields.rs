@@ -14,6 +14,8 @@ use crate::time::Timestamp;
 pub struct EventFields {
     /// The id of the instance that the event concerns.
     pub instance: Option<String>,
+    /// The id of the instance from which something was taken over.
+    pub from: Option<String>,
     /// The IP address of the server that it concerns.
     pub server: Option<String>,
     /// The item that it concerns.
@@ -124,11 +126,13 @@ impl JobEvent {
                 fields.last_due = Some(*last).filter(|_| *firings > 1);
                 fields.firings = Some(*firings);
             }
-            JobEvent::Blocked { item, by: instance }
-            | JobEvent::ClearedMark { item, of: instance }
-            | JobEvent::TakenOver { item, from: instance } => {
+            JobEvent::Blocked { item, by: instance } | JobEvent::ClearedMark { item, of: instance } => {
                 fields.item = Some(*item);
                 fields.instance = Some(instance.clone());
+            }
+            JobEvent::TakenOver { item, from } => {
+                fields.item = Some(*item);
+                fields.from = Some(from.clone());
             }
             JobEvent::TriggerAdopted { instance, items } => {
                 fields.instance = Some(instance.clone());
@@ -165,6 +169,7 @@ impl fmt::Display for EventFields {
             value.as_ref().map(|value| value as &dyn fmt::Display)
         }
         field("instance", shown(&self.instance))?;
+        field("from", shown(&self.from))?;
         field("server", shown(&self.server))?;
         field("item", shown(&self.item))?;
         field("items", shown(&self.items))?;

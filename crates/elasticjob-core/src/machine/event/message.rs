@@ -56,19 +56,19 @@ impl fmt::Display for Message<'_> {
             JobEvent::Skipped { items, reason, .. } if items.is_empty() => write!(f, "skipped a firing: {reason}"),
             JobEvent::Skipped { reason, .. } => write!(f, "items skipped a firing: {reason}"),
             JobEvent::Passed { .. } => f.write_str(
-                "the registry has no start of the items for these due times, and they are not caught up; possible causes: a run that was still active, a resharding, an owner that was paused or disconnected, or a registry that was restored from a backup",
+                "missed firings: the registry records no start of these items at these due times, and these firings are not caught up; possible causes: an owner that died, was paused or was disconnected, a run that was still active, a resharding, or a registry that was restored from a backup",
             ),
             JobEvent::Lost { .. } => {
                 f.write_str("the registry connection was lost before the run started; the items do not run for this due time, unless another instance ran them")
             }
             JobEvent::Blocked { .. } => f.write_str("cannot start the item: it is still running on another instance"),
             JobEvent::Refused { .. } => f.write_str(
-                "the registry rejected the same step repeatedly, although its state was read again before each attempt; reads and writes disagree; check that all ZooKeeper servers have the same data",
+                "the registry rejected the same step repeatedly, although the state that was read before each attempt allows it; possible causes: nodes of this job that this client may not read (ACL), or ZooKeeper servers with different data",
             ),
             JobEvent::ClearedMark { .. } => {
                 f.write_str("deleted a stale mark of the item: the instance that set the mark (see `instance`) has left or is not running the item")
             }
-            JobEvent::TakenOver { .. } => f.write_str("failover: took over the interrupted run of the item"),
+            JobEvent::TakenOver { .. } => f.write_str("failover: took over the interrupted run of an instance that has left"),
             JobEvent::TakeoverWaits { .. } => {
                 f.write_str("failover: the interrupted run of the item is not taken over yet, because the item is disabled; it is taken over after `elasticjob shard enable`")
             }

@@ -124,7 +124,7 @@ impl Explained {
     pub fn without_registry(reason: &str) -> Explained {
         let line = |name| match name {
             CheckName::Registry => Check { name, verdict: Verdict::Cause, evidence: reason.to_owned() },
-            _ => Check { name, verdict: Verdict::Skipped, evidence: "the registry does not answer".into() },
+            _ => Check { name, verdict: Verdict::Skipped, evidence: "the registry cannot be read".into() },
         };
         Explained { checks: CheckName::ALL.map(line).into(), next: None }
     }

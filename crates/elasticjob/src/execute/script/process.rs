@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -145,6 +146,9 @@ impl Stop {
             clock::sleep(Duration::from_millis(10)).await;
         }
         match (ended, left.is_empty()) {
+            (Some(status), true) if status.signal() == Some(Signal::SIGTERM as i32) => {
+                Err("the script was ended by SIGTERM".into())
+            }
             (Some(status), true) => judge(status),
             (Some(_), false) => Err("the script exited on SIGTERM; its remaining child processes were killed".into()),
             (None, _) => Err(format!("the script was killed, {} ms after SIGTERM", self.grace.as_millis()).into()),

@@ -13,6 +13,7 @@ mod server;
 mod sessions;
 mod settings;
 mod stores;
+mod view;
 
 pub use server::{Console, ConsoleError};
 pub use settings::{Account, Role, Settings, SettingsFault, Source};

@@ -17,6 +17,7 @@ mod results;
 mod shards;
 mod statistics;
 mod trigger;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

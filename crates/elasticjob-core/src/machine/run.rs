@@ -270,11 +270,13 @@ impl JobMachine {
             let is_between = told < busy.due && busy.due < end;
             let parts =
                 if is_between { [Some((told, busy.due)), Some((busy.due, end))] } else { [Some((told, end)), None] };
-            for (told, end) in parts.into_iter().flatten().filter(|(told, end)| self.has_passed(*told, *end)) {
-                gaps.entry((told, end)).or_default().push(*number);
+            for (told, due) in parts.into_iter().flatten().filter(|(told, due)| self.has_passed(*told, *due)) {
+                gaps.entry((told, due)).or_default().push(*number);
             }
             if let Some(item) = self.items.get_mut(number) {
-                item.told = item.told.max(busy.passed.1);
+                // The due time of a trigger is any moment: a firing may follow it a millisecond later.
+                let last = if end > busy.due { end - Duration::from_millis(1) } else { end };
+                item.told = item.told.max(last);
             }
         }
         for ((told, due), items) in gaps {

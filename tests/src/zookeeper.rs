@@ -28,6 +28,8 @@ pub struct ZooKeeper {
     process: Option<Process>,
     folder: PathBuf,
     port: u16,
+    /// Options of its JVM.
+    settings: Vec<String>,
     /// Holds the folder; shared by the servers of an ensemble.
     _data: Option<tempfile::TempDir>,
 }
@@ -60,7 +62,20 @@ impl ZooKeeper {
         let data = tempfile::tempdir().expect("a folder");
         let folder = data.path().to_owned();
         write_config(&folder, "data", port, &format!("{LOCAL}{lines}"));
-        let mut server = ZooKeeper { process: None, folder, port, _data: Some(data) };
+        let mut server = ZooKeeper { process: None, folder, port, settings: Vec::new(), _data: Some(data) };
+        server.restart();
+        server
+    }
+
+    /// Starts one with these options of its JVM.
+    ///
+    /// # Panics
+    ///
+    /// When it does not answer.
+    pub fn start_with_options(options: &[&str]) -> ZooKeeper {
+        let mut server = ZooKeeper::start();
+        server.settings = options.iter().map(|option| (*option).to_owned()).collect();
+        server.kill();
         server.restart();
         server
     }
@@ -76,7 +91,10 @@ impl ZooKeeper {
     }
 
     fn launch(&mut self) {
-        self.process = Some(Process::start(java(&self.folder, &[]), &self.folder.join("log")));
+        self.process = Some(Process::start(
+            java(&self.folder, &self.settings.iter().map(String::as_str).collect::<Vec<_>>()),
+            &self.folder.join("log"),
+        ));
     }
 
     /// Kills it.
@@ -186,7 +204,7 @@ impl Ensemble {
             let folder = data.path().join(index.to_string());
             write_config(&folder, "data", *port, &more);
             std::fs::write(folder.join("data/myid"), (index + 1).to_string()).expect("a file");
-            let mut server = ZooKeeper { process: None, folder, port: *port, _data: None };
+            let mut server = ZooKeeper { process: None, folder, port: *port, settings: Vec::new(), _data: None };
             server.launch();
             servers.push(server);
         }

@@ -304,7 +304,8 @@ impl<'a> JobView<'a> {
     fn stuck(&self) -> Option<State> {
         let mut oldest: Option<State> = None;
         for (item, nodes) in &self.report.items {
-            let marks = [("running", &nodes.running), ("failover", &nodes.failover), ("failovering", &nodes.failovering)];
+            let marks =
+                [("running", &nodes.running), ("failover", &nodes.failover), ("failovering", &nodes.failovering)];
             for (mark, node) in marks {
                 let Some(node) = node else { continue };
                 let Some(instance) = named(node) else { continue };
@@ -409,8 +410,10 @@ mod tests {
         }
         let mut known = Known::new();
         loop {
-            let open: Vec<Query> =
-                JobReport::queries(&path, Detail::Full, &known).into_iter().filter(|q| !known.contains_key(q)).collect();
+            let open: Vec<Query> = JobReport::queries(&path, Detail::Full, &known)
+                .into_iter()
+                .filter(|q| !known.contains_key(q))
+                .collect();
             if open.is_empty() {
                 return JobReport::build(&path, &known);
             }
@@ -418,7 +421,8 @@ mod tests {
                 let answer = match &query {
                     Query::Node(at) => Answer::Node(tree.get(at).cloned()),
                     Query::Children(at) => {
-                        let below = |path: &String| Some(path.strip_prefix(&format!("{at}/"))?.split('/').next()?.to_owned());
+                        let below =
+                            |path: &String| Some(path.strip_prefix(&format!("{at}/"))?.split('/').next()?.to_owned());
                         let names: std::collections::BTreeSet<String> = tree.keys().filter_map(below).collect();
                         Answer::Children((!names.is_empty()).then(|| names.into_iter().collect()))
                     }

@@ -39,6 +39,14 @@ pub enum Broken {
     /// The server closed the connection. Before the first answer: it has no quorum, or refuses more connections.
     #[error("the server closed the connection")]
     Closed,
+    /// The connection ended while a large request waited for its answer: the server may accept only smaller ones.
+    #[error(
+        "the connection ended after a request of {bytes} bytes; if this repeats, the servers accept only smaller requests: start them with `-Djute.maxbuffer=1048575`, ZooKeeper's default, or more"
+    )]
+    AfterLarge {
+        /// The size of the request.
+        bytes: usize,
+    },
     /// Another connection serves the session now.
     #[error("another connection took over the session")]
     Moved,
@@ -103,7 +111,11 @@ struct Waiting {
     /// `None` for pings.
     ticket: Option<u64>,
     sent: Duration,
+    bytes: usize,
 }
+
+/// Smaller requests are accepted by every server.
+const LARGE: usize = 50_000;
 
 /// One connection. All times are since any fixed moment.
 #[derive(Debug)]
@@ -224,6 +236,11 @@ impl Protocol {
     /// Ends it, as the socket broke or this side wants no more. The first reason counts, and is returned.
     pub fn end(&mut self, reason: Broken) -> Broken {
         if !matches!(self.state, State::Over(_)) {
+            let largest = self.waiting.iter().map(|waiting| waiting.bytes).max().unwrap_or_default();
+            let reason = match reason {
+                Broken::Closed | Broken::Socket(_) if largest >= LARGE => Broken::AfterLarge { bytes: largest },
+                reason => reason,
+            };
             self.state = State::Over(reason);
             self.out.clear();
             self.input.clear();
@@ -247,7 +264,7 @@ impl Protocol {
         self.out.int(opcode);
         self.out.extend_from_slice(body);
         self.end_frame(begin);
-        self.waiting.push_back(Waiting { xid, ticket, sent: now });
+        self.waiting.push_back(Waiting { xid, ticket, sent: now, bytes: self.out.len() - begin });
         self.last_sent = now;
     }
 
@@ -438,6 +455,27 @@ mod tests {
         protocol.request(at(10), 1, opcode::SYNC, b"");
         assert_eq!(receive(&mut protocol, at(2_010), &answer(1, 9, 0, b"")), Err(Broken::Silent(at(2_000))));
         assert_eq!(protocol.unanswered().collect::<Vec<_>>(), [1], "it is not known whether it was executed");
+    }
+
+    /// A server whose limit is lower closes the connection without a word.
+    #[test]
+    fn an_end_after_a_large_request_says_what_to_check() {
+        for (bytes, is_large) in [(49_000, false), (60_000, true)] {
+            for end in [Broken::Closed, Broken::Socket("reset".into())] {
+                let mut protocol = open();
+                protocol.request(at(10), 1, opcode::SYNC, &vec![0; bytes]);
+                protocol.request(at(11), 2, opcode::SYNC, b"");
+                let broken = protocol.end(end.clone());
+                match is_large {
+                    true => assert_eq!(broken, Broken::AfterLarge { bytes: bytes + 8 }),
+                    false => assert_eq!(broken, end),
+                }
+            }
+            let mut protocol = open();
+            protocol.request(at(10), 1, opcode::SYNC, &vec![0; bytes]);
+            receive(&mut protocol, at(11), &answer(1, 9, 0, b"")).expect("an answer");
+            assert_eq!(protocol.end(Broken::Closed), Broken::Closed, "it was answered");
+        }
     }
 
     #[test]

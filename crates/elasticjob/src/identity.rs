@@ -42,6 +42,8 @@ impl NetworkPreference {
 struct Address {
     interface: String,
     ip: IpAddr,
+    /// Whether its interface is up and connected: the bridge of a container engine without containers is not.
+    is_running: bool,
 }
 
 /// The address that the preference chooses: as in Java the IPv4 address of an interface, on a host without one an IPv6 address that
@@ -58,9 +60,32 @@ pub fn server_ip(preference: &NetworkPreference, is_shared: bool) -> Result<Stri
     let addresses: Vec<Address> = found
         .into_iter()
         .filter(|address| !address.ip().is_unspecified())
-        .map(|address| Address { ip: address.ip(), interface: address.name })
+        .map(|address| Address { ip: address.ip(), is_running: address.is_oper_up(), interface: address.name })
         .collect();
-    choose(&addresses, preference, is_shared).map(|ip| ip.to_string())
+    let ip = choose(&addresses, preference, is_shared)?;
+    let others: Vec<String> = others(&addresses, ip).map(|a| format!("{} ({})", a.ip, a.interface)).collect();
+    if is_shared && *preference == NetworkPreference::default() && !others.is_empty() {
+        tracing::info!(
+            server = %ip,
+            "this host has several addresses; other instances know it by the one in `server`, and not by {}; ELASTICJOB_PREFERRED_NETWORK_IP chooses another one",
+            others.join(", ")
+        );
+    }
+    Ok(ip.to_string())
+}
+
+/// Other addresses of the same kind that could have been chosen.
+fn others(addresses: &[Address], chosen: IpAddr) -> impl Iterator<Item = &Address> {
+    let is_candidate = move |a: &&Address| a.ip != chosen && a.ip.is_ipv4() == chosen.is_ipv4() && a.is_running;
+    addresses.iter().filter(|address| !is_local(&address.ip)).filter(is_candidate)
+}
+
+/// Addresses that other hosts cannot use. Link-local ones mean nothing without their interface.
+fn is_local(ip: &IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local(),
+    }
 }
 
 /// Java's rule for addresses of one kind: the named interface, else the last one that has a fitting address; of that one the first
@@ -75,15 +100,13 @@ fn choose_among(addresses: &[&Address], preference: &NetworkPreference) -> Optio
 }
 
 fn choose(addresses: &[Address], preference: &NetworkPreference, is_shared: bool) -> Result<IpAddr, Error> {
-    // Link-local addresses mean nothing without their interface.
-    let is_local = |ip: &IpAddr| match ip {
-        IpAddr::V4(ip) => ip.is_loopback(),
-        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local(),
+    let usable = |is_v4: bool, running: bool| -> Option<IpAddr> {
+        let is_usable = |a: &&Address| !is_local(&a.ip) && a.ip.is_ipv4() == is_v4 && (a.is_running || !running);
+        choose_among(&addresses.iter().filter(is_usable).collect::<Vec<_>>(), preference)
     };
-    let of_kind = |is_v4: bool| -> Vec<&Address> {
-        addresses.iter().filter(|a| !is_local(&a.ip) && a.ip.is_ipv4() == is_v4).collect()
-    };
-    let found = choose_among(&of_kind(true), preference).or_else(|| choose_among(&of_kind(false), preference));
+    // An interface that is down is chosen only where no other one has an address.
+    let kinds = [(true, true), (false, true), (true, false), (false, false)];
+    let found = kinds.into_iter().find_map(|(is_v4, running)| usable(is_v4, running));
     if let Some(ip) = found {
         return Ok(ip);
     }
@@ -192,7 +215,28 @@ mod tests {
     }
 
     fn address(interface: &str, ip: &str) -> Address {
-        Address { interface: interface.into(), ip: ip.parse().expect("an address") }
+        Address { interface: interface.into(), ip: ip.parse().expect("an address"), is_running: true }
+    }
+
+    #[test]
+    fn an_interface_that_is_down_and_a_link_local_address_are_not_chosen_while_there_is_another_one() {
+        let down = |interface: &str, ip: &str| Address { is_running: false, ..address(interface, ip) };
+        let any = preference(None, None);
+        let chosen = |host: &[Address]| choose(host, &any, true).map(|ip| ip.to_string()).ok();
+        let (up, bridge) = (address("eth0", "192.168.50.5"), down("docker0", "172.17.0.1"));
+        assert_eq!(chosen(&[up.clone(), bridge.clone()]).as_deref(), Some("192.168.50.5"));
+        assert_eq!(chosen(&[address("eth0", "fd00:10::2"), bridge.clone()]).as_deref(), Some("fd00:10::2"));
+        assert_eq!(
+            chosen(&[address("eth0", "fd00:10::2"), address("eth0", "169.254.7.7")]).as_deref(),
+            Some("fd00:10::2")
+        );
+        assert_eq!(chosen(std::slice::from_ref(&bridge)).as_deref(), Some("172.17.0.1"), "the only one");
+        let named = choose(&[up.clone(), bridge], &preference(Some("docker0"), None), true);
+        assert_eq!(named.map(|ip| ip.to_string()).ok().as_deref(), Some("172.17.0.1"), "one that is named counts");
+        let host = [up, address("eth1", "10.0.0.1"), address("eth1", "fd00::1"), down("b", "10.9.9.9")];
+        let ip = choose(&host, &any, true).expect("an address");
+        let found: Vec<String> = others(&host, ip).map(|a| a.ip.to_string()).collect();
+        assert_eq!((ip.to_string().as_str(), found), ("10.0.0.1", vec!["192.168.50.5".to_owned()]));
     }
 
     fn preference(interface: Option<&str>, ip: Option<&str>) -> NetworkPreference {

@@ -46,7 +46,7 @@ fn a_missing_or_wrong_digest_is_reported_with_what_to_do_and_other_jobs_run_on()
         eventually("the refusal is logged", PATIENCE, || {
             let log = stranger.log();
             (log.contains("the registry rejects a request of the job: access to `/closed")
-                && log.contains("check the digest"))
+                && log.contains("set the digest"))
             .then_some(())
         });
         eventually("the other job runs", PATIENCE, || stranger.log().contains("INFO joined").then_some(()));
@@ -65,7 +65,7 @@ fn a_missing_or_wrong_digest_is_reported_with_what_to_do_and_other_jobs_run_on()
     let explained = command().args(["--registry", &url, "job", "explain", "closed"]).output().expect("runs");
     assert_eq!(explained.status.code(), Some(1));
     let text = String::from_utf8_lossy(&explained.stdout).into_owned();
-    assert!(text.contains("registry") && text.contains("CAUSE") && text.contains("check the digest"), "{text}");
+    assert!(text.contains("registry") && text.contains("CAUSE") && text.contains("set the digest"), "{text}");
 }
 
 /// A command with a mistyped digest would create the namespace for a user that does not exist.
@@ -234,4 +234,21 @@ fn an_oversized_job_is_refused_by_its_name_before_anything_starts() {
         assert!(said.contains("bytes, more than the limit of 409600"), "{command}: {said}");
         assert!(said.len() < 2_000, "{command}: the value is not repeated as a whole");
     }
+}
+
+/// A server whose `jute.maxbuffer` is lower than the default closes the connection without a reason.
+#[test]
+fn a_server_that_accepts_only_smaller_requests_is_reported_with_what_to_change() {
+    let zookeeper = ZooKeeper::start_with_options(&["-Djute.maxbuffer=100000"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = file(folder.path(), "large.yaml", &zookeeper, "", &["large"], 0);
+    let text = std::fs::read_to_string(&path).expect("the file");
+    let description = format!("      description: '{}'\n", "d".repeat(150_000));
+    std::fs::write(&path, text.replace("    large:\n", &format!("    large:\n{description}"))).expect("a file");
+    let process = agent(&path, &folder.path().join("large"));
+    eventually("the cause is logged", PATIENCE, || {
+        let log = process.log();
+        let line = log.lines().find(|line| line.contains("the connection ended after a request of 15"))?;
+        line.contains("jute.maxbuffer=1048575").then_some(())
+    });
 }

@@ -86,7 +86,8 @@ fn unevenness(items: &BTreeMap<String, usize>) -> Option<String> {
     let (most, count) = items.iter().max_by_key(|(_, count)| **count)?;
     let (least, fewest) = items.iter().min_by_key(|(_, count)| **count)?;
     let total: usize = items.values().sum();
-    let is_uneven = count - fewest >= UNEVEN_ITEMS && *count * items.len() > 2 * total;
+    // More than twice the average, and with two servers more than three times the other one.
+    let is_uneven = count - fewest >= UNEVEN_ITEMS && (*count * items.len() > 2 * total || *count > 3 * *fewest);
     is_uneven.then(|| {
         format!(
             "the items are unevenly distributed: server {most} owns {count} of {total} items, server {least} owns {fewest}; `jobShardingStrategyType: ROUND_ROBIN` distributes jobs with few items over all servers"

@@ -85,9 +85,14 @@ impl JobMachine {
         if self.state.necessary.is_some() || self.state.processing.is_some() || self.lead.forced {
             return true;
         }
+        // Owners that live and can run nothing: they leave, or their server is disabled.
+        let displaced = || self.follow.owners.values().any(|owner| !basis.available.contains(owner));
         if let Some(old) = &self.lead.basis {
             let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding);
-            let is_changed = if fixed { old.total != basis.total } else { old != basis };
+            let is_changed = match fixed {
+                true => old.total != basis.total || (old.available != basis.available && displaced()),
+                false => old != basis,
+            };
             return is_changed || self.has_unowned_items();
         }
         if self.follow.stale || !self.follow.known {
@@ -96,7 +101,8 @@ impl JobMachine {
         // A new leader: is the assignment what it should be?
         let fixed = self.config.as_ref().is_some_and(|c| c.static_sharding) && !self.follow.owners.is_empty();
         let complete = self.follow.owners.len() == basis.total as usize && !self.has_unowned_items();
-        let as_wanted = if fixed { complete } else { self.desired(now).as_ref() == Some(&self.follow.owners) };
+        let as_wanted =
+            if fixed { complete && !displaced() } else { self.desired(now).as_ref() == Some(&self.follow.owners) };
         let as_wanted = as_wanted && !self.follow.has_excess;
         if as_wanted {
             self.lead.basis = Some(basis.clone());

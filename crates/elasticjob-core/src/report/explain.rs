@@ -5,6 +5,7 @@
 
 mod check;
 mod clocks;
+mod items;
 mod spans;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -261,53 +262,6 @@ impl Look<'_> {
         )
     }
 
-    fn items(&mut self) {
-        use CheckName::{Configuration, Instances, Job, Leader, Servers};
-        if self.skip(CheckName::Items, &[Configuration, Job, Instances, Servers, Leader]) {
-            return;
-        }
-        let items = self.items_of_job();
-        let mut owners: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-        let (mut unowned, mut orphaned) = (Vec::new(), Vec::new());
-        for (item, nodes) in &items {
-            match nodes.owner_id() {
-                None => unowned.push(*item),
-                Some(id) if self.is_live(&id) => owners.entry(id).or_default().push(*item),
-                Some(_) => orphaned.push(*item),
-            }
-        }
-        let asked = self.report.state.necessary.as_ref().map(|node| node.created);
-        let since = asked.map(|since| format!("resharding requested {}", self.ago(since)));
-        if unowned.is_empty() && orphaned.is_empty() {
-            let mut told: Vec<String> = owners.iter().map(|(id, items)| format!("{} on {id}", Ranges(items))).collect();
-            let verdict = if asked.is_some() { Verdict::Note } else { Verdict::Fine };
-            told.extend(since);
-            // Jobs with few items meet on the same instances.
-            let few = items.len() < self.report.state.available().len();
-            if few && self.config.is_some_and(|c| c.sharding_strategy.eq_ignore_ascii_case(shard::DEFAULT)) {
-                told.push(format!(
-                    "the strategy {} assigns the items of all jobs with few items to the same instances; `jobShardingStrategyType: ROUND_ROBIN` spreads them",
-                    shard::DEFAULT
-                ));
-            }
-            return self.push(CheckName::Items, verdict, told.join("; "));
-        }
-        let mut told = Vec::new();
-        if !unowned.is_empty() {
-            told.push(format!("items {} have no owner", Ranges(&unowned)));
-        }
-        if !orphaned.is_empty() {
-            told.push(format!("items {} are owned by instances that have left", Ranges(&orphaned)));
-        }
-        told.extend(since);
-        // A leader of Java divides when the job fires, or is triggered, and not before.
-        let fired = asked.is_none_or(|asked| self.latest(SKIPPED_AFTER).is_some_and(|due| due > asked));
-        if !fired {
-            told.push("a Java leader reshards at the next firing".into());
-        }
-        self.push(CheckName::Items, if fired { Verdict::Cause } else { Verdict::Note }, told.join("; "));
-    }
-
     /// The items of the job with that mark; what is left of items that it has no more keeps nothing from running.
     fn marked(&self, mark: impl Fn(&ItemReport) -> bool) -> Vec<u32> {
         let total = self.config.map_or(u32::MAX, |config| config.sharding_total_count);
@@ -542,7 +496,20 @@ impl Look<'_> {
                 "not checked: no item is owned by a Rust instance, and Java instances do not record their starts"
                     .to_owned()
             } else {
-                format!("no start is missing; checked items {}", Ranges(&begun))
+                let unchecked = self
+                    .items_of_job()
+                    .iter()
+                    .map(|(item, _)| *item)
+                    .filter(|item| !begun.contains(item))
+                    .collect::<Vec<_>>();
+                let rest = match unchecked.is_empty() {
+                    true => String::new(),
+                    false => format!(
+                        "; items {} are not checked, because Java instances do not record their starts",
+                        Ranges(&unchecked)
+                    ),
+                };
+                format!("no start is missing; checked items {}{rest}", Ranges(&begun))
             };
             let evidence = format!("due {due}, the latest firing that is more than {} old: {told}", Span(slack));
             return self.push(CheckName::LastFiring, Verdict::Fine, evidence);

@@ -15,6 +15,6 @@ pub use context::{ContextFields, context_json, json_text};
 pub use instance::{InstanceNode, instance_text, instance_yaml, is_server_ip, parse_instance};
 pub use job_document::{DocumentError, JobDocument};
 pub use ledger::{Claim, Ledger};
-pub use overwrite::{Difference, Differences, Overwrite, is_secret};
+pub use overwrite::{Difference, Differences, Overwrite, is_secret, masked};
 pub use task_id::task_id;
 pub use tracing_element::TracingElement;

@@ -48,15 +48,62 @@ pub fn is_secret(key: &str) -> bool {
     SECRET_PARTS.iter().any(|part| key.contains(part))
 }
 
+/// Masks the secrets in a value: the user and password of an address, and the values of parts such as `password=…` and
+/// `access_token=…`.
+pub fn masked(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    let mut rest = value;
+    while let Some(found) = next_secret(rest) {
+        out.push_str(&rest[..found.start]);
+        out.push_str("***");
+        rest = &rest[found.end..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The place of the first secret in a text.
+fn next_secret(text: &str) -> Option<std::ops::Range<usize>> {
+    let ends_address = |c: char| matches!(c, '/' | '?' | '#' | '@') || c.is_whitespace();
+    let ends_value = |c: char| matches!(c, '&' | ';' | ',' | '"' | '\'' | '}' | ')') || c.is_whitespace();
+    let user_info = text.match_indices("://").find_map(|(at, mark)| {
+        let start = at + mark.len();
+        let end = start + text[start..].find(ends_address)?;
+        (text[end..].starts_with('@') && end > start && &text[start..end] != "***").then_some(start..end)
+    });
+    let part = text.match_indices(['=', ':']).find_map(|(at, _)| {
+        let name = text[..at].trim_end_matches(['"', '\'', ' ']);
+        let name =
+            &name[name.rfind(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))).map_or(0, |i| i + 1)..];
+        let start = at + 1 + text[at + 1..].find(|c: char| !matches!(c, ' ' | '"' | '\''))?;
+        // A header's value may have blanks: `Authorization: Bearer …`.
+        let is_header = name.eq_ignore_ascii_case("authorization");
+        let ends = |c: char| ends_value(c) && !(is_header && c == ' ');
+        let end = text[start..].find(ends).map_or(text.len(), |length| start + length);
+        let is_hidden = is_secret(name) || is_secret_word(name);
+        (is_hidden && end > start && &text[start..end] != "***").then_some(start..end)
+    });
+    [user_info, part].into_iter().flatten().min_by_key(|range| range.start)
+}
+
+/// Names of parts of a value that are secret, besides those of [`is_secret`].
+fn is_secret_word(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ["pwd", "passwd", "passphrase", "apikey", "api_key", "api-key", "authorization"].contains(&name.as_str())
+}
+
 impl Difference {
     fn new(key: &str, here: &str, stored: &str) -> Difference {
         let shown = |value: &str| match value {
             "" => String::new(),
             _ if is_secret(key) => "***".to_owned(),
-            value if value.chars().count() > SHOWN_MAX => {
-                format!("{}…", value.chars().take(SHOWN_MAX).collect::<String>())
+            value => {
+                let value = masked(value);
+                match value.chars().count() > SHOWN_MAX {
+                    true => format!("{}…", value.chars().take(SHOWN_MAX).collect::<String>()),
+                    false => value,
+                }
             }
-            value => value.to_owned(),
         };
         Difference { key: key.to_owned(), here: shown(here), stored: shown(stored) }
     }
@@ -215,6 +262,29 @@ mod tests {
     fn document(lines: &str) -> JobDocument {
         let text = format!("jobName: a\nshardingTotalCount: 3\nmonitorExecution: true\n{lines}");
         JobDocument::parse(text.as_bytes()).expect("valid")
+    }
+
+    #[test]
+    fn secrets_inside_values_are_masked() {
+        for (value, expected) in [
+            (
+                "http://svc:S3CRET2@127.0.0.1:1/run?access_token=T2&x=1",
+                "http://***@127.0.0.1:1/run?access_token=***&x=1",
+            ),
+            ("password=hunter2", "password=***"),
+            ("jdbc:postgresql://db/x?user=a&password=P2", "jdbc:postgresql://db/x?user=a&password=***"),
+            ("postgres://u:pgpw2@h/db", "postgres://***@h/db"),
+            (
+                "curl -H 'Authorization: Bearer a.b' --data {\"api_key\": \"abc\"}",
+                "curl -H 'Authorization: ***' --data {\"api_key\": \"***\"}",
+            ),
+            ("0/5 * * * * ?", "0/5 * * * * ?"),
+            ("mail ops@example.com at http://host/x", "mail ops@example.com at http://host/x"),
+            ("0=Beijing,1=Shanghai", "0=Beijing,1=Shanghai"),
+        ] {
+            assert_eq!(masked(value), expected);
+            assert_eq!(masked(expected), expected, "masked twice");
+        }
     }
 
     #[test]

@@ -86,7 +86,7 @@ fn a_state_that_only_looks_like_a_problem_is_no_cause() {
     use Verdict::{Cause, Note};
     type Change = fn(&mut JobReport, &mut JobDocument);
     type Case = (&'static str, Change, Vec<(CheckName, Verdict)>);
-    let cases: [Case; 17] = [
+    let cases: [Case; 20] = [
         ("all is well", |_, _| {}, vec![]),
         (
             "a server that has no instance is disabled",
@@ -114,6 +114,38 @@ fn a_state_that_only_looks_like_a_problem_is_no_cause() {
                 p.items.clear();
             },
             vec![(Of::Items, Cause)],
+        ),
+        (
+            "a second instance, whose server is disabled, owns an item that is not running",
+            |p, _| {
+                let other = "10.0.0.2@-@8";
+                let path = p.path.clone();
+                p.state.apply(&path, "/j/servers/10.0.0.2", Some(node("DISABLED", at(500))));
+                let instance = crate::wire::instance_text(other, "10.0.0.2");
+                p.state.apply(&path, "/j/instances/10.0.0.2@-@8", Some(node(&instance, at(0))));
+                p.items.entry(1).or_default().owner = Some(node(other, at(2)));
+            },
+            vec![(Of::Servers, Note), (Of::Items, Cause)],
+        ),
+        (
+            "a Rust instance that never confirmed its item",
+            |p, _| {
+                let instance = crate::wire::instance_text(ID, "10.0.0.1");
+                p.state.apply(&p.path.clone(), "/j/instances/10.0.0.1@-@7", Some(node(&instance, at(0))));
+                p.items.entry(1).or_default().claims.clear();
+            },
+            vec![(Of::Items, Cause)],
+        ),
+        (
+            "one that has had no time to do so",
+            |p, _| {
+                let instance = crate::wire::instance_text(ID, "10.0.0.1");
+                p.state.apply(&p.path.clone(), "/j/instances/10.0.0.1@-@7", Some(node(&instance, at(0))));
+                let item = p.items.entry(1).or_default();
+                item.claims.clear();
+                item.owner = Some(node(ID, at(995)));
+            },
+            vec![],
         ),
         (
             "what is left of an item that the job has no more",

@@ -83,15 +83,22 @@ impl Centres {
     /// Activates one. Returns `false` if its registry does not answer; it is not activated then.
     pub(crate) async fn connect(&self, name: &str) -> Result<bool, Failure> {
         let centre = self.named(name)?;
-        match self.open(&centre).await {
-            Ok(opened) => opened.close().await,
-            Err(error) => {
-                tracing::warn!(centre = name, "cannot connect to the registry center: {error}");
-                return Ok(false);
-            }
+        if let Err(error) = self.activate(&centre).await {
+            tracing::warn!(centre = name, "cannot connect to the registry center: {error}");
+            return Ok(false);
         }
-        self.file.activate::<Centre>(name)?;
         Ok(true)
+    }
+
+    /// The same, with the reason.
+    pub(crate) async fn connect_or_explain(&self, name: &str) -> Result<(), Failure> {
+        let centre = self.named(name)?;
+        self.activate(&centre).await
+    }
+
+    async fn activate(&self, centre: &Centre) -> Result<(), Failure> {
+        self.open(centre).await?.close().await;
+        self.file.activate::<Centre>(&centre.name)
     }
 
     /// Opens the centre of that name; without a name, the activated one. `None` if none is activated.

@@ -12,3 +12,8 @@ pub(crate) fn now() -> Instant {
 pub(crate) async fn sleep(time: Duration) {
     tokio::time::sleep(time).await;
 }
+
+/// Returns the time of the wall clock, in milliseconds since 1970.
+pub(crate) fn millis() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

@@ -20,9 +20,11 @@ use crate::centres::Centres;
 use crate::clock;
 use crate::compat;
 use crate::configurations::File;
+use crate::pictures::Pictures;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::stores::Stores;
+use crate::v1;
 
 /// Maximum number of connections at one time; further ones are closed immediately.
 const CONNECTIONS_MAX: usize = 1_024;
@@ -39,6 +41,7 @@ pub(crate) struct State {
     pub(crate) sessions: Sessions,
     pub(crate) centres: Centres,
     pub(crate) stores: Stores,
+    pub(crate) pictures: Pictures,
 }
 
 /// The peer of a connection.
@@ -89,6 +92,7 @@ impl Console {
         let state = Arc::new(State {
             sessions: Sessions::new(settings.accounts.clone(), settings.token_life),
             centres,
+            pictures: Pictures::default(),
             stores: Stores::new(file, settings.drivers.clone(), settings.default_store.clone()),
             settings,
         });
@@ -120,6 +124,7 @@ impl Console {
 
 async fn serve(listener: TcpListener, state: Arc<State>, mut stopped: watch::Receiver<bool>) {
     let router = Router::new()
+        .nest("/api/v1", v1::router(Arc::clone(&state)))
         .nest("/api", compat::router(Arc::clone(&state)))
         .fallback(page)
         .layer(axum::middleware::map_response(protected));

@@ -90,6 +90,11 @@ impl Sessions {
         (*end > now).then(|| user.clone())
     }
 
+    /// Ends a login.
+    pub(crate) fn end(&self, token: &str) {
+        self.open.lock().remove(&key(token));
+    }
+
     fn is_throttled(&self, from: IpAddr, now: Instant) -> bool {
         let failures = self.failures.lock();
         failures.get(&from).is_some_and(|(count, since)| *count >= FAILURES_MAX && now - *since < FAILURES_IN)

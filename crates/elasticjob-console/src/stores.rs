@@ -124,6 +124,12 @@ impl Stores {
     }
 }
 
+/// The driver class of an address.
+pub(crate) fn driver_of(url: &str) -> Option<&'static str> {
+    let database = url.strip_prefix("jdbc:").unwrap_or(url).split(':').next().unwrap_or_default();
+    DRIVERS.iter().find(|(_, databases)| databases.contains(&database)).map(|(class, _)| *class)
+}
+
 /// Checks an address; the error tells what is expected.
 pub(crate) fn check(source: &DataSource) -> Result<(), String> {
     rdb::check(source)

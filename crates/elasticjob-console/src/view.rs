@@ -452,7 +452,8 @@ mod tests {
             report(&nodes)
         };
         let gone = "10.0.0.9@-@9";
-        let cases: Vec<(JobReport, StateKind, &str, Vec<(&str, &str)>)> = vec![
+        type Case<'a> = (JobReport, StateKind, &'a str, Vec<(&'a str, &'a str)>);
+        let cases: Vec<Case<'_>> = vec![
             (base(&[]), StateKind::Ok, "ok", vec![]),
             (base(&[("sharding/1/running", ALIVE)]), StateKind::Running, "running", vec![("count", "1")]),
             (

@@ -104,6 +104,21 @@ pub mod agent {
     pub use crate::plugins::THREAD_POOLS;
     pub use crate::printable::printable;
 
+    /// Returns a configuration with masked secrets.
+    pub fn masked_config(text: &str) -> String {
+        text.lines().map(|line| format!("{}\n", elasticjob_core::wire::masked(line))).collect()
+    }
+
+    /// Looks up a time zone as configurations name it: `GMT+8:00`, or an IANA name. `None` names the host's own zone.
+    pub fn java_zone(name: Option<&str>) -> Option<jiff::tz::TimeZone> {
+        use elasticjob_core::cron::{ZoneText, parse_zone};
+        match parse_zone(name.unwrap_or_default()).ok()? {
+            ZoneText::Host => crate::clock::zone(None),
+            ZoneText::Fixed(zone) => Some(zone),
+            ZoneText::Named(name) => crate::clock::zone(Some(&name)),
+        }
+    }
+
     /// Looks up a time zone by its IANA name in the host's database. `None` names the host's own zone.
     pub fn time_zone(name: Option<&str>) -> Option<jiff::tz::TimeZone> {
         crate::clock::zone(name)

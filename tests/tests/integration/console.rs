@@ -801,3 +801,100 @@ fn the_history_is_the_same_on_every_database() {
     assert_eq!(console.call("DELETE", "/api/data-source", Some(&json!({"name": "sqlite"})))["success"], json!(true));
     assert_eq!(console.call("POST", "/api/event-trace/execution", Some(&json!({})))["model"]["total"], json!(0));
 }
+
+/// Sends a request of a page: with the cookie, and with or without the header that only pages of the console send.
+fn from_page(console: &Console, method: &str, path: &str, cookie: &str, marked: bool) -> HttpAnswer {
+    let mut headers = vec![("Cookie", cookie)];
+    if marked {
+        headers.push(("X-Requested-With", "elasticjob"));
+    }
+    console.send(method, path, &headers, b"")
+}
+
+#[test]
+fn the_own_api_has_http_codes_problems_and_sessions_that_other_sites_cannot_use() {
+    let zookeeper = ZooKeeper::start();
+    let fixture = one_job(&zookeeper, "own", "j");
+    let home = tempfile::tempdir().expect("a folder");
+    let console = Console::start(home.path(), "auth.guest_username=guest\nauth.guest_password=see\n");
+    let centre = json!({"name": "own 中", "address": zookeeper.address(), "namespace": "own"});
+    let status = |method: &str, path: &str, body: Option<&Value>| {
+        let headers = [BODY, ("Access-Token", &console.token)];
+        console.send(method, path, &headers, body.map(Value::to_string).unwrap_or_default().as_bytes())
+    };
+    assert_eq!(status("POST", "/api/v1/centres", Some(&centre)).status, 201);
+    assert_eq!(status("POST", "/api/v1/centres", Some(&centre)).status, 409);
+    let missing = status("POST", "/api/v1/centres", Some(&json!({"name": "x"})));
+    assert_eq!((missing.status, missing.header("content-type")), (400, Some("application/problem+json")));
+    assert!(missing.json()["detail"].as_str().is_some_and(|detail| detail.contains("`address`")), "{}", missing.json());
+    assert_eq!(status("POST", "/api/v1/jobs/j/trigger", None).status, 409, "no center is connected");
+    assert_eq!(status("POST", "/api/v1/centres/own%20%E4%B8%AD/connect", None).status, 204);
+
+    // A browser: the cookie reads; it writes only with the header of the pages.
+    let login = json!({"username": "root", "password": "root"}).to_string();
+    let answer = console.send("POST", "/api/v1/session", &[BODY], login.as_bytes());
+    let cookie = answer.header("set-cookie").expect("a cookie").to_owned();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let cookie = cookie.split(';').next().expect("a pair").to_owned();
+    assert_eq!(from_page(&console, "GET", "/api/v1/me", &cookie, false).json()["writes"], json!(true));
+    assert_eq!(from_page(&console, "POST", "/api/v1/jobs/j/disable", &cookie, false).status, 403);
+    assert_eq!(from_page(&console, "GET", "/api/jobs/count", &cookie, true).json()["errorCode"], json!(403), "old API");
+    let before = fixture.snapshots();
+    assert_eq!(from_page(&console, "POST", "/api/v1/jobs/j/disable", &cookie, true).status, 200);
+    assert_ne!(fixture.snapshots(), before);
+    let job = status("GET", "/api/v1/jobs/j", None).json();
+    assert_eq!((&job["states"][0]["kind"], &job["job"]["disabled"]), (&json!("disabled"), &json!(true)), "{job}");
+    assert_eq!(from_page(&console, "POST", "/api/v1/jobs/j/enable", &cookie, true).status, 200);
+
+    let overview = status("GET", "/api/v1/overview", None).json();
+    assert_eq!((&overview["jobs"], &overview["instances"], &overview["items"]), (&json!(1), &json!(1), &json!(2)));
+    assert_eq!((&overview["states"], &overview["runs"]), (&json!({"waiting": 1}), &Value::Null), "{overview}");
+    assert_eq!(overview["next"][0]["name"], json!("j"));
+    assert_eq!(status("POST", "/api/v1/jobs/j/items/1/disable", None).status, 200);
+    let job = status("GET", "/api/v1/jobs/j", None).json();
+    assert_eq!(job["items"][1]["disabled"], json!(true), "{job}");
+    assert_eq!(job["instances"][0]["server"], json!("10.0.0.1"));
+    let why = status("GET", "/api/v1/jobs/j/why", None).json();
+    assert!(
+        why.as_array().is_some_and(|checks| checks.iter().any(|check| check["verdict"] == json!("CAUSE"))),
+        "{why}"
+    );
+    for (path, expected) in [
+        ("/api/v1/jobs/none", 404),
+        ("/api/v1/jobs/j?centre=none", 400),
+        ("/api/v1/none", 404),
+        ("/api/v1/fires?cron=61", 400),
+        ("/api/v1/fires?cron=0%200%203%20*%20*%20%3F&zone=Mars", 400),
+        ("/api/v1/runs?limit=0", 400),
+    ] {
+        let answer = status("GET", path, None);
+        assert_eq!(answer.status, expected, "{path}: {}", answer.json());
+        assert_eq!(answer.json()["status"], json!(expected));
+    }
+    for (method, path) in [
+        ("POST", "/api/v1/jobs/none/disable"),
+        ("POST", "/api/v1/jobs/j/items/7/disable"),
+        ("DELETE", "/api/v1/jobs/none"),
+    ] {
+        assert_eq!(status(method, path, None).status, 404, "{path}");
+    }
+    let fires = status("GET", "/api/v1/fires?cron=0%200%203%20*%20*%20%3F&zone=UTC&n=2", None).json();
+    let times = [0, 1].map(|index: usize| fires["times"][index].as_i64().expect("a time"));
+    assert_eq!(times[1] - times[0], 24 * 60 * 60 * 1_000);
+    assert_eq!(status("GET", "/api/v1/runs", None).json()["recorded"], json!(false));
+
+    let login = json!({"username": "guest", "password": "see"}).to_string();
+    let answer = console.send("POST", "/api/v1/session", &[BODY], login.as_bytes());
+    let guest = answer.header("set-cookie").and_then(|cookie| cookie.split(';').next()).expect("a cookie").to_owned();
+    assert_eq!(from_page(&console, "GET", "/api/v1/jobs", &guest, false).status, 200);
+    let before = fixture.snapshots();
+    for path in ["/api/v1/jobs/j/trigger", "/api/v1/jobs/j/shutdown", "/api/v1/centres", "/api/v1/trace-stores"] {
+        assert_eq!(from_page(&console, "POST", path, &guest, true).status, 403, "{path}");
+    }
+    assert_eq!(fixture.snapshots(), before);
+    assert_eq!(from_page(&console, "DELETE", "/api/v1/session", &cookie, true).status, 204);
+    assert_eq!(from_page(&console, "GET", "/api/v1/me", &cookie, false).status, 401);
+    assert_eq!(console.send("POST", "/api/v1/session", &[BODY], b"{}").status, 400);
+    let document = console.send("GET", "/api/v1/openapi.json", &[], b"").json();
+    assert_eq!(document["info"]["title"], json!("ElasticJob console"));
+}

@@ -13,21 +13,19 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, middleware};
 use elasticjob::{OperationError, Operations};
 use serde::Serialize;
 
+use crate::access::{Access, needed};
 use crate::failure::{Code, Failure};
 use crate::fields::{Fields, short};
 use crate::server::{Peer, State};
-use crate::sessions::User;
 use crate::settings::Role;
 
-/// The header with the token of a login.
-const TOKEN: &str = "Access-Token";
 /// The header that names the registry center of a request; the activated one without it.
 const CENTRE: &str = "Registry-Center";
 /// What browsers may send from other origins.
@@ -92,14 +90,14 @@ async fn guarded(state: Shared, mut request: Request, next: Next) -> Response {
     } else if path == "/login" {
         next.run(request).await
     } else {
-        match user(&state, request.headers()) {
-            None => Failure::unauthorized().into_response(),
-            Some(user) if user.role < needed(&method, &path) => {
+        match Access::of(&state, request.headers(), false) {
+            Access::None | Access::Cookie(_) => Failure::unauthorized().into_response(),
+            Access::Token(user) if user.role < needed(&method, &path) => {
                 tracing::warn!(user = user.name, method = %method, path, "console: refused a request of a read-only user");
                 let text = format!("user `{}` may only read", user.name);
                 Failure { code: Code::Forbidden, text }.into_response()
             }
-            Some(user) => {
+            Access::Token(user) => {
                 let is_write = needed(&method, &path) > Role::Viewer;
                 let from = request.extensions().get::<Peer>().map(|peer| peer.0.ip().to_string()).unwrap_or_default();
                 request.extensions_mut().insert(user.clone());
@@ -130,16 +128,6 @@ struct Failed(String);
 
 fn is_allowed(state: &State, origin: &HeaderValue) -> bool {
     origin.to_str().is_ok_and(|origin| state.settings.origins.contains(origin))
-}
-
-fn user(state: &State, headers: &HeaderMap) -> Option<User> {
-    state.sessions.user(headers.get(TOKEN)?.to_str().ok()?, crate::clock::now())
-}
-
-/// The role that a request needs. Searches of the event trace are reads, although they are sent by POST.
-fn needed(method: &Method, path: &str) -> Role {
-    let is_read = *method == Method::GET || *method == Method::HEAD || path.starts_with("/event-trace/");
-    if is_read { Role::Viewer } else { Role::Admin }
 }
 
 async fn unknown(request: Request) -> Response {

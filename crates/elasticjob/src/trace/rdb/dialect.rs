@@ -112,6 +112,8 @@ pub(super) enum Filter {
     Equal(&'static str, String),
     /// `is_success` has this value.
     Succeeded(bool),
+    /// `complete_time` has a value.
+    Ended,
     /// The table's time is later.
     After(String),
     /// The table's time is earlier.
@@ -315,6 +317,7 @@ impl Dialect {
                 }
                 Filter::Succeeded(true) => sql.push_str(&format!("({})", self.success())),
                 Filter::Succeeded(false) => sql.push_str(&format!("NOT ({})", self.success())),
+                Filter::Ended => sql.push_str("complete_time IS NOT NULL"),
                 Filter::After(time) => {
                     sql.push_str(&format!("{column} > {moment}"));
                     values.push(Value::Time(Some(time.clone())));

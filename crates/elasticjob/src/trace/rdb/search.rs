@@ -39,6 +39,8 @@ pub struct TraceQuery {
     pub equal: Vec<(&'static str, String)>,
     /// Only rows with this value of `is_success`.
     pub succeeded: Option<bool>,
+    /// Only runs that have ended: one without an end may be running.
+    pub ended: bool,
     /// Only rows whose time is later.
     pub after: Option<Timestamp>,
     /// Only rows whose time is earlier.
@@ -237,6 +239,7 @@ fn selection(table: Table, query: &TraceQuery, zone: &TimeZone) -> Selection {
     let mut filters: Vec<Filter> =
         query.equal.iter().map(|(column, value)| Filter::Equal(column, value.clone())).collect();
     filters.extend(query.succeeded.map(Filter::Succeeded));
+    filters.extend(query.ended.then_some(Filter::Ended));
     filters.extend(query.after.map(|after| Filter::After(time(after, zone))));
     filters.extend(query.before.map(|before| Filter::Before(time(before, zone))));
     let (sort, descending) = query.sort.unwrap_or((table.time(), true));

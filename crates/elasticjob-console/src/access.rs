@@ -1,0 +1,57 @@
+//! Who may do what: decided here for every request, and nowhere else.
+
+use axum::http::{HeaderMap, Method, header};
+
+use crate::clock;
+use crate::server::State;
+use crate::sessions::User;
+use crate::settings::Role;
+
+/// The header with the token of a login.
+pub(crate) const TOKEN: &str = "Access-Token";
+/// The cookie with the token of a login in a browser.
+pub(crate) const COOKIE: &str = "elasticjob_session";
+/// A header that pages of other origins cannot send without permission: a request with the cookie that changes something needs it.
+pub(crate) const FROM_PAGE: &str = "X-Requested-With";
+
+/// How a request proves who sends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// The header of scripts.
+    Token(User),
+    /// The cookie of browsers.
+    Cookie(User),
+    /// Not at all.
+    None,
+}
+
+impl Access {
+    /// The user of a request. A cookie counts only with `cookies`.
+    pub(crate) fn of(state: &State, headers: &HeaderMap, cookies: bool) -> Access {
+        let user = |token: &str| state.sessions.user(token, clock::now());
+        if let Some(user) = headers.get(TOKEN).and_then(|token| token.to_str().ok()).and_then(user) {
+            return Access::Token(user);
+        }
+        match cookie(headers).filter(|_| cookies).and_then(user) {
+            Some(user) => Access::Cookie(user),
+            None => Access::None,
+        }
+    }
+}
+
+/// The token in the cookie.
+pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+}
+
+/// Whether a request only reads.
+pub(crate) fn is_read(method: &Method) -> bool {
+    *method == Method::GET || *method == Method::HEAD
+}
+
+/// The role that a request needs, by its path below `/api`. Searches of the event trace are reads, although they are sent by POST.
+pub(crate) fn needed(method: &Method, path: &str) -> Role {
+    if is_read(method) || path.starts_with("/event-trace/") { Role::Viewer } else { Role::Admin }
+}

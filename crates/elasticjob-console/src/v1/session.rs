@@ -1,0 +1,110 @@
+//! Login and logout.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Problem, Sent, Shared};
+use crate::access::{COOKIE, cookie};
+use crate::clock;
+use crate::failure::Code;
+use crate::fields::short;
+use crate::server::{Peer, State};
+use crate::sessions::User;
+use crate::settings::Role;
+
+/// The user of a session.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Me {
+    /// The name.
+    username: String,
+    /// Whether the user may change something.
+    writes: bool,
+    /// Whether the administrator still has the default password.
+    default_password: bool,
+}
+
+/// A new session.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Session {
+    /// The user.
+    me: Me,
+    /// The token for scripts. Browsers get it as a cookie too.
+    token: String,
+}
+
+/// A login.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "for the document: the fields are read leniently")]
+pub(crate) struct Login {
+    /// The name.
+    username: String,
+    /// The password.
+    password: String,
+}
+
+pub(super) fn routes() -> Router<Arc<State>> {
+    Router::new().route("/session", post(log_in).delete(log_out)).route("/me", get(me))
+}
+
+/// Logs in.
+#[utoipa::path(post, path = "/api/v1/session", tag = "session", request_body = Login,
+    responses((status = 200, body = Session), (status = 403, body = Problem)))]
+pub(super) async fn log_in(
+    state: Shared,
+    peer: Option<Extension<Peer>>,
+    Sent(fields): Sent,
+) -> Result<Response, Problem> {
+    let (username, password) = (fields.required("username")?, fields.required("password")?);
+    let from = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Extension(Peer(peer))| peer.ip());
+    match state.sessions.login(from, &username, &password, clock::now()) {
+        Ok((user, token)) => {
+            tracing::info!(user = user.name, %from, "console: logged in");
+            let life = state.settings.token_life.as_secs();
+            let cookie = format!("{COOKIE}={token}; Path=/api/v1; HttpOnly; SameSite=Strict; Max-Age={life}");
+            let session = Session { me: of(&state, user), token };
+            Ok(([(header::SET_COOKIE, cookie)], Json(session)).into_response())
+        }
+        Err(failure) => {
+            if failure.code == Code::Forbidden {
+                tracing::warn!(user = short(&username), %from, "console: login failed");
+            }
+            let detail = match failure.text.as_str() {
+                "Unauthorized." => "unknown user or invalid password".to_owned(),
+                _ => failure.text,
+            };
+            Err(Problem::new(StatusCode::FORBIDDEN, detail))
+        }
+    }
+}
+
+/// Logs out: the token is not valid any more.
+#[utoipa::path(delete, path = "/api/v1/session", tag = "session", responses((status = 204)))]
+pub(super) async fn log_out(state: Shared, headers: HeaderMap) -> Response {
+    let token = headers.get(crate::access::TOKEN).and_then(|token| token.to_str().ok()).or_else(|| cookie(&headers));
+    if let Some(token) = token {
+        state.sessions.end(token);
+    }
+    let cookie = format!("{COOKIE}=; Path=/api/v1; HttpOnly; SameSite=Strict; Max-Age=0");
+    (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()
+}
+
+/// Returns the user of the session.
+#[utoipa::path(get, path = "/api/v1/me", tag = "session", responses((status = 200, body = Me), (status = 401, body = Problem)))]
+pub(super) async fn me(state: Shared, Extension(user): Extension<User>) -> Json<Me> {
+    Json(of(&state, user))
+}
+
+fn of(state: &State, user: User) -> Me {
+    Me {
+        username: user.name,
+        writes: user.role == Role::Admin,
+        default_password: state.settings.has_default_password(),
+    }
+}

@@ -15,6 +15,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   ci            run all checks and tests
   integ [ARGS]  run the tests with real servers and the Java peer; ARGS go to the test runner
+  ui            build the pages of the console, which the next build of the program contains; installs Node if it is missing
   rig [ARGS]    run clusters on hosts of their own under faults for an hour, and judge them; --mixed: two of four agents are Java
   rig beside    apply known faults to a cluster of Java instances and to one of Rust instances, and print a table
   bench [ROWS]  run the workload in Rust and in Java, and print tables; all rows take about an hour; --help
@@ -33,6 +34,7 @@ fn main() -> anyhow::Result<()> {
     match command.as_str() {
         "ci" => ci(),
         "integ" => integ(&rest),
+        "ui" => ui(),
         "rig" => rig(&rest),
         "bench" => bench::run_bench(&rest),
         "tidy" => tidy::run(&root()),
@@ -127,12 +129,26 @@ fn package() -> anyhow::Result<()> {
 fn integ(arguments: &[String]) -> anyhow::Result<()> {
     install::servers()?;
     install::java_project(&root().join("tests/java"), "peer.jar")?;
+    ui()?;
     run("cargo", &["build", "--quiet", "--package", "elasticjob-cli"])?;
     let mut test = vec!["test", "--package", "elasticjob-tests", "--test", "integration", "--"];
     // Two cores share the JVMs and the clusters of two tests; more would only starve them.
     test.push("--test-threads=2");
     test.extend(arguments.iter().map(String::as_str));
     run("cargo", &test)
+}
+
+/// Builds the pages of the console.
+fn ui() -> anyhow::Result<()> {
+    let console = root().join("crates/elasticjob-console");
+    if install::pages(&console.join("ui"))? {
+        // The files of a build have new names: the module that embeds them must be compiled again.
+        std::fs::File::options()
+            .append(true)
+            .open(console.join("src/pages.rs"))?
+            .set_modified(std::time::SystemTime::now())?;
+    }
+    Ok(())
 }
 
 fn rig(arguments: &[String]) -> anyhow::Result<()> {

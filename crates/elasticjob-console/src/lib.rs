@@ -10,6 +10,7 @@ mod compat;
 mod configurations;
 mod failure;
 mod fields;
+mod pages;
 mod pictures;
 mod server;
 mod sessions;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Uri, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::Response;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -20,6 +20,7 @@ use crate::centres::Centres;
 use crate::clock;
 use crate::compat;
 use crate::configurations::File;
+use crate::pages;
 use crate::pictures::Pictures;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
@@ -126,7 +127,7 @@ async fn serve(listener: TcpListener, state: Arc<State>, mut stopped: watch::Rec
     let router = Router::new()
         .nest("/api/v1", v1::router(Arc::clone(&state)))
         .nest("/api", compat::router(Arc::clone(&state)))
-        .fallback(page)
+        .fallback(pages::serve)
         .layer(axum::middleware::map_response(protected));
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
@@ -186,11 +187,6 @@ fn prepared(mut request: Request<hyper::body::Incoming>, peer: SocketAddr) -> Re
     request
 }
 
-/// The page for a browser.
-async fn page() -> impl IntoResponse {
-    Html(include_str!("page.html"))
-}
-
 /// Headers of every answer.
 async fn protected(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
@@ -201,6 +197,9 @@ async fn protected(mut response: Response<Body>) -> Response<Body> {
     );
     set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     set(header::REFERRER_POLICY, "no-referrer");
-    set(header::CACHE_CONTROL, "no-store");
+    // What depends on the user is never kept; a page says by itself how long it may be.
+    if !response.headers().contains_key(header::CACHE_CONTROL) {
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
     response
 }

@@ -356,10 +356,14 @@ impl<'a> JobView<'a> {
         let args = [
             ("disabled", disabled.to_string()),
             ("servers", servers.len().to_string()),
-            ("count", items.len().to_string()),
             ("items", format!("{shown}{more}")),
         ];
-        Some(state(StateKind::PartlyDisabled, "partly-disabled", args))
+        let reason = match (disabled, items.is_empty()) {
+            (0, _) => "items-disabled",
+            (_, true) => "servers-disabled",
+            (_, false) => "partly-disabled",
+        };
+        Some(state(StateKind::PartlyDisabled, reason, args))
     }
 
     fn running(&self) -> Option<State> {
@@ -473,7 +477,7 @@ mod tests {
                 base(&[("sharding/1/disabled", ""), ("servers/10.0.0.2", "DISABLED")]),
                 StateKind::PartlyDisabled,
                 "partly-disabled",
-                vec![("count", "1"), ("disabled", "1"), ("items", "1"), ("servers", "2")],
+                vec![("disabled", "1"), ("items", "1"), ("servers", "2")],
             ),
             (
                 base(&[("servers/10.0.0.1", "DISABLED"), ("servers/10.0.0.2", "DISABLED")]),

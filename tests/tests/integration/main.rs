@@ -1,6 +1,7 @@
 //! What the whole does, against real servers, real processes and the Java peer. Run by `cargo xtask integ`, which installs
 //! and builds what is needed.
 
+mod browser;
 mod clock;
 mod commands;
 mod conformance;

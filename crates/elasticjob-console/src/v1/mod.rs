@@ -155,6 +155,7 @@ impl<T: serde::de::DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> 
         description = "Jobs, servers and history of registries. Log in with POST /api/v1/session; scripts send the token in the header Access-Token."
     ),
     paths(
+        session::current,
         session::log_in,
         session::log_out,
         session::me,

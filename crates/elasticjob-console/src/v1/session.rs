@@ -11,7 +11,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Problem, Sent, Shared};
-use crate::access::{COOKIE, cookie};
+use crate::access::{Access, COOKIE, cookie};
 use crate::clock;
 use crate::failure::Code;
 use crate::fields::short;
@@ -28,6 +28,13 @@ pub(crate) struct Me {
     writes: bool,
     /// Whether the administrator still has the default password.
     default_password: bool,
+}
+
+/// Who is logged in.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Current {
+    /// The user; null without a login.
+    me: Option<Me>,
 }
 
 /// A new session.
@@ -50,7 +57,7 @@ pub(crate) struct Login {
 }
 
 pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/session", post(log_in).delete(log_out)).route("/me", get(me))
+    Router::new().route("/session", get(current).post(log_in).delete(log_out)).route("/me", get(me))
 }
 
 /// Logs in.
@@ -82,6 +89,16 @@ pub(super) async fn log_in(
             Err(Problem::new(StatusCode::FORBIDDEN, detail))
         }
     }
+}
+
+/// Returns who is logged in; also without a login.
+#[utoipa::path(get, path = "/api/v1/session", tag = "session", responses((status = 200, body = Current)))]
+pub(super) async fn current(state: Shared, headers: HeaderMap) -> Json<Current> {
+    let user = match Access::of(&state, &headers, true) {
+        Access::Token(user) | Access::Cookie(user) => Some(user),
+        Access::None => None,
+    };
+    Json(Current { me: user.map(|user| of(&state, user)) })
 }
 
 /// Logs out: the token is not valid any more.

@@ -1,0 +1,88 @@
+import type { components } from './schema';
+
+type Schemas = components['schemas'];
+export type Me = Schemas['Me'];
+export type Overview = Schemas['Overview'];
+export type Jobs = Schemas['Jobs'];
+export type JobLine = Schemas['JobLine'];
+export type JobDetail = Schemas['JobDetail'];
+export type Item = Schemas['Item'];
+export type Instance = Schemas['Instance'];
+export type State = Schemas['State'];
+export type StateKind = Schemas['StateKind'];
+export type Check = Schemas['Check'];
+export type Done = Schemas['Done'];
+export type Runs = Schemas['Runs'];
+export type Run = Schemas['Run'];
+export type RegistryCentre = Schemas['RegistryCentre'];
+export type TraceStore = Schemas['TraceStore'];
+
+/** A failed request, with the text of the server. */
+export class Problem extends Error {
+  constructor(
+    readonly status: number,
+    detail: string,
+  ) {
+    super(detail);
+  }
+}
+
+let onExpired: () => void = () => {};
+
+/** Called when the login has expired. */
+export function whenExpired(handler: () => void): void {
+  onExpired = handler;
+}
+
+type Query = Record<string, string | number | boolean | undefined>;
+
+async function send<T>(method: string, path: string, query: Query = {}, body?: unknown): Promise<T> {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== '') search.set(name, String(value));
+  }
+  const suffix = search.size > 0 ? `?${search}` : '';
+  // The header proves that the request comes from a page of the console.
+  const headers: Record<string, string> = { 'X-Requested-With': 'elasticjob' };
+  if (body !== undefined) headers['Content-Type'] = 'application/json';
+  const response = await fetch(`/api/v1${path}${suffix}`, {
+    method,
+    headers,
+    body: body === undefined ? undefined : JSON.stringify(body),
+    signal: AbortSignal.timeout(30_000),
+  });
+  if (response.ok) {
+    const text = await response.text();
+    return (text === '' ? undefined : JSON.parse(text)) as T;
+  }
+  if (response.status === 401 && path !== '/session') onExpired();
+  const problem = (await response.json().catch(() => undefined)) as { detail?: string } | undefined;
+  throw new Problem(response.status, problem?.detail ?? response.statusText);
+}
+
+const at = (job: string): string => `/jobs/${encodeURIComponent(job)}`;
+
+export const api = {
+  current: () => send<{ me?: Me | null }>('GET', '/session'),
+  logIn: (username: string, password: string) => send<{ me: Me }>('POST', '/session', {}, { username, password }),
+  logOut: () => send<void>('DELETE', '/session'),
+  overview: (centre?: string) => send<Overview>('GET', '/overview', { centre }),
+  jobs: (centre?: string) => send<Jobs>('GET', '/jobs', { centre }),
+  job: (job: string, centre?: string) => send<JobDetail>('GET', at(job), { centre }),
+  why: (job: string, centre?: string) => send<Check[]>('GET', `${at(job)}/why`, { centre }),
+  fires: (cron: string, zone: string, n: number) => send<{ times: number[] }>('GET', '/fires', { cron, zone, n }),
+  act: (job: string, act: 'trigger' | 'disable' | 'enable' | 'shutdown', centre?: string) =>
+    send<Done>('POST', `${at(job)}/${act}`, { centre }),
+  remove: (job: string, centre?: string) => send<Done>('DELETE', at(job), { centre }),
+  item: (job: string, item: number, act: 'disable' | 'enable', centre?: string) =>
+    send<Done>('POST', `${at(job)}/items/${item}/${act}`, { centre }),
+  runs: (query: Query) => send<Runs>('GET', '/runs', query),
+  centres: () => send<RegistryCentre[]>('GET', '/centres'),
+  addCentre: (centre: Record<string, string>) => send<void>('POST', '/centres', {}, centre),
+  connectCentre: (name: string) => send<void>('POST', `/centres/${encodeURIComponent(name)}/connect`),
+  removeCentre: (name: string) => send<void>('DELETE', `/centres/${encodeURIComponent(name)}`),
+  stores: () => send<TraceStore[]>('GET', '/trace-stores'),
+  addStore: (store: Record<string, string>) => send<void>('POST', '/trace-stores', {}, store),
+  connectStore: (name: string) => send<void>('POST', `/trace-stores/${encodeURIComponent(name)}/connect`),
+  removeStore: (name: string) => send<void>('DELETE', `/trace-stores/${encodeURIComponent(name)}`),
+};

@@ -1,0 +1,276 @@
+import AxeBuilder from '@axe-core/playwright';
+import { expect, type Page, test } from '@playwright/test';
+
+// The jobs of the fixture: `fine` has three items and runs each second, `fails` fails on item 1, `off` is disabled, `lost` has no
+// instance, `bad` has an invalid cron, and the last one has a hostile name.
+const HOSTILE = '<img src=x onerror=document.title=1>';
+
+interface Found {
+  problems: string[];
+}
+
+/** Every page also fails on an error of the console, a request to another host, and an answer of 500 or above. */
+function watched(page: Page): Found {
+  const found: Found = { problems: [] };
+  page.on('console', (message) => {
+    if (message.type() === 'error') found.problems.push(`console: ${message.text()}`);
+  });
+  page.on('pageerror', (error) => found.problems.push(`error: ${error.message}`));
+  page.on('request', (request) => {
+    const url = request.url();
+    if (!url.startsWith(process.env.CONSOLE_URL ?? '?') && !url.startsWith('data:')) found.problems.push(`request: ${url}`);
+  });
+  page.on('response', (response) => {
+    if (response.status() >= 500) found.problems.push(`${response.status()}: ${response.url()}`);
+  });
+  return found;
+}
+
+async function logIn(page: Page, username = 'root', password = 'root'): Promise<void> {
+  await page.goto('/');
+  await page.fill('input[name=username]', username);
+  await page.fill('input[name=password]', password);
+  await page.keyboard.press('Enter');
+  await expect(page.locator('.verdict')).toBeVisible();
+}
+
+async function violations(page: Page): Promise<string[]> {
+  const result = await new AxeBuilder({ page }).withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']).analyze();
+  return result.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target.join(' ')).join(', ')}`);
+}
+
+test('an invalid password is said at the field, and a valid one leads to the overview', async ({ page }) => {
+  await page.goto('/');
+  await page.fill('input[name=username]', 'root');
+  await page.fill('input[name=password]', 'wrong');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('alert')).toContainText('unknown user or invalid password');
+  await expect(page.locator('input[name=password]')).toBeFocused();
+  const found = watched(page);
+  await page.keyboard.type('root');
+  await page.keyboard.press('Enter');
+  await expect(page.locator('.verdict')).toHaveText('3 of 6 jobs need attention.');
+  expect(found.problems).toEqual([]);
+});
+
+test('the overview counts jobs by state, and each number leads to exactly these jobs', async ({ page }) => {
+  const found = watched(page);
+  await logIn(page);
+  const attention = page.getByRole('region', { name: 'Attention' });
+  for (const [job, reason] of [
+    ['bad', 'invalid stored configuration'],
+    ['lost', 'no instance runs this job'],
+  ]) {
+    await expect(attention.getByRole('listitem').filter({ hasText: job })).toContainText(String(reason));
+  }
+  for (const [state, jobs] of [
+    ['Disabled', ['off']],
+    ['Bad configuration', ['bad']],
+  ] as const) {
+    await page.goto('/');
+    await page.locator('dl div').filter({ hasText: new RegExp(`^${state}`) }).getByRole('link').click();
+    await expect(page.locator('tbody th')).toHaveText(jobs.map((job) => new RegExp(job)));
+  }
+  expect(found.problems).toEqual([]);
+});
+
+test('search, filter and order survive a reload and a copied address', async ({ page, context }) => {
+  await logIn(page);
+  await page.goto('/jobs');
+  await page.getByLabel('Search').fill('fi');
+  await page.getByRole('button', { name: 'Job', exact: true }).click();
+  await expect(page.locator('tbody tr')).toHaveCount(1);
+  await page.reload();
+  await expect(page.getByLabel('Search')).toHaveValue('fi');
+  await expect(page.locator('tbody th')).toContainText('fine');
+  const other = await context.newPage();
+  await other.goto(page.url());
+  await expect(other.locator('tbody tr')).toHaveCount(1);
+  await expect(other.locator('th[aria-sort=descending]')).toHaveText(/Job/);
+});
+
+test('an item is disabled and enabled, and the page shows what the registry has', async ({ page }) => {
+  const found = watched(page);
+  await logIn(page);
+  await page.goto('/jobs/fine');
+  const tile = page.locator('.tile').filter({ hasText: /^\S* 1\s/ }).first();
+  await page.locator('.tile').nth(1).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Disable' }).click();
+  await expect(page.locator('.message')).toContainText('item 1');
+  await expect(page.locator('.tile').nth(1)).toContainText('disabled');
+  await expect(page.locator('.states')).toContainText('disabled items: 1');
+  await page.locator('.tile').nth(1).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Enable' }).click();
+  await expect(page.locator('.tile').nth(1)).not.toContainText('disabled');
+  expect(await tile.count()).toBeLessThanOrEqual(1);
+  expect(found.problems).toEqual([]);
+});
+
+test('a job is disabled after a question, and enabled again', async ({ page }) => {
+  await logIn(page);
+  await page.goto('/jobs/fine');
+  await page.getByRole('button', { name: /^Disable/ }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog).toContainText('also on those that join later');
+  await page.keyboard.press('Escape');
+  await expect(dialog).toBeHidden();
+  await page.getByRole('button', { name: /^Disable/ }).click();
+  await dialog.getByRole('button', { name: 'Disable' }).click();
+  await expect(page.locator('.states')).toContainText('Disabled');
+  await page.getByRole('button', { name: /^Enable/ }).click();
+  await expect(page.locator('.states')).not.toContainText('Disabled');
+  await page.getByRole('button', { name: 'Remove' }).click();
+  await expect(dialog.getByRole('button', { name: 'Remove' })).toBeDisabled();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+});
+
+test('Why? names the planted cause', async ({ page }) => {
+  await logIn(page);
+  for (const [job, check, evidence] of [
+    ['off', 'job', 'disabled'],
+    ['lost', 'instances', 'instance'],
+    ['bad', 'configuration', 'cron'],
+  ]) {
+    await page.goto(`/jobs/${job}?tab=why`);
+    const row = page.locator('tr').filter({ has: page.getByRole('rowheader', { name: String(check), exact: true }) });
+    await expect(row).toContainText('cause', { timeout: 20_000 });
+    await expect(row).toContainText(String(evidence));
+  }
+});
+
+test('the history shows the failure with its whole text', async ({ page }) => {
+  await logIn(page);
+  await page.goto('/jobs/fails?tab=history');
+  await page.getByLabel('Only failed runs').check();
+  await page.locator('.failure').first().click();
+  await expect(page.getByRole('dialog')).toContainText('exit code 3');
+});
+
+test('the next firings are those of the expression', async ({ page }) => {
+  await logIn(page);
+  await page.goto('/jobs/fine?tab=configuration');
+  await expect(page.locator('.fires li')).toHaveCount(10);
+  await expect(page.locator('pre')).toContainText('shardingTotalCount: 3');
+});
+
+test('hostile names are text', async ({ page }) => {
+  const found = watched(page);
+  await logIn(page);
+  await page.goto('/jobs');
+  await expect(page.getByRole('link', { name: HOSTILE })).toBeVisible();
+  await page.getByRole('link', { name: HOSTILE }).click();
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText(HOSTILE);
+  expect(await page.title()).not.toBe('1');
+  expect(found.problems).toEqual([]);
+});
+
+test('a guest sees no control that writes', async ({ page }) => {
+  const found = watched(page);
+  await logIn(page, 'guest', 'see');
+  for (const path of ['/', '/jobs', '/jobs/fine', '/jobs/fine?tab=why', '/runs', '/centres', '/trace-stores']) {
+    await page.goto(path);
+    await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
+    await page.waitForLoadState('networkidle').catch(() => undefined);
+    for (const name of [/^Trigger/, /^Disable\b/, /^Enable\b/, /^Shut down/, /^Remove/, /^Add$/, /^Connect/]) {
+      await expect(page.getByRole('button', { name })).toHaveCount(0);
+    }
+  }
+  expect(found.problems).toEqual([]);
+});
+
+test('the language changes without a reload, and no text of the other one is left', async ({ page }) => {
+  await logIn(page);
+  await page.goto('/jobs');
+  await page.getByLabel('Language').selectOption('zh-CN');
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('作业');
+  await expect(page.locator('html')).toHaveAttribute('lang', 'zh-CN');
+  const text = await page.locator('body').innerText();
+  for (const word of ['Jobs', 'Overview', 'Trigger', 'Disable', 'State', 'Next', 'jobs.', 'nav.']) expect(text).not.toContain(word);
+});
+
+test('a stopped console is shown as stale and the page lives on when it is back', async ({ page, context }) => {
+  await logIn(page);
+  await context.setOffline(true);
+  await expect(page.locator('.live')).toContainText('Stale since', { timeout: 20_000 });
+  await expect(page.locator('.verdict')).toBeVisible();
+  await context.setOffline(false);
+  await expect(page.locator('.live')).toContainText('Live', { timeout: 20_000 });
+});
+
+test('the journey from login to an item works by keyboard alone', async ({ page }) => {
+  await page.goto('/');
+  await expect(page.locator('input[name=username]')).toBeFocused();
+  await page.keyboard.type('root');
+  await page.keyboard.press('Tab');
+  await page.keyboard.type('root');
+  await page.keyboard.press('Enter');
+  await expect(page.locator('.verdict')).toBeVisible();
+  async function tabTo(name: RegExp): Promise<void> {
+    for (let step = 0; step < 60; step += 1) {
+      await page.keyboard.press('Tab');
+      const text = await page.evaluate(() => document.activeElement?.textContent ?? '');
+      if (name.test(text.trim())) return;
+    }
+    throw new Error(`no focus on ${name}`);
+  }
+  await tabTo(/Jobs$/);
+  await page.keyboard.press('Enter');
+  await expect(page.locator('tbody tr').first()).toBeVisible();
+  await tabTo(/^fine$/);
+  await page.keyboard.press('Enter');
+  await expect(page.locator('.tile').first()).toBeVisible();
+  await tabTo(/^Items$/);
+  await page.keyboard.press('ArrowRight');
+  await expect(page.getByRole('tab', { name: 'Why?' })).toBeFocused();
+  await expect(page.getByRole('rowheader', { name: 'registry' })).toBeVisible({ timeout: 20_000 });
+});
+
+for (const scheme of ['light', 'dark'] as const) {
+  for (const [language, width] of [
+    ['en', 1440],
+    ['zh-CN', 390],
+    ['en', 320],
+  ] as const) {
+    test(`axe finds nothing, and nothing is cut off: ${scheme}, ${language}, ${width}`, async ({ browser }) => {
+      const context = await browser.newContext({ colorScheme: scheme, locale: language, viewport: { width, height: 800 } });
+      const page = await context.newPage();
+      const found = watched(page);
+      const wrong: string[] = [];
+      async function look(name: string): Promise<void> {
+        for (const one of await violations(page)) wrong.push(`${name}: ${one}`);
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+        if (overflow > 0) wrong.push(`${name}: ${overflow} px wider than the window`);
+      }
+      await page.goto('/');
+      await look('login');
+      await page.fill('input[name=username]', 'root');
+      await page.fill('input[name=password]', 'root');
+      await page.keyboard.press('Enter');
+      await expect(page.locator('.verdict')).toBeVisible();
+      await look('overview');
+      for (const [path, ready] of [
+        ['/jobs', 'tbody tr'],
+        ['/jobs?q=nothing-has-this-name', '.empty'],
+        ['/jobs/fine', '.tile'],
+        ['/jobs/bad?tab=why', 'tbody tr'],
+        ['/jobs/fails?tab=history', 'tbody tr'],
+        ['/jobs/fine?tab=configuration', 'pre'],
+        ['/jobs/none', '.empty'],
+        ['/runs', 'tbody tr'],
+        ['/centres', 'tbody tr'],
+        ['/trace-stores', 'tbody tr'],
+      ] as const) {
+        await page.goto(path);
+        await expect(page.locator(ready).first()).toBeVisible({ timeout: 20_000 });
+        await look(path);
+      }
+      await page.goto('/jobs/fine');
+      await page.locator('.tile').first().click();
+      await expect(page.getByRole('dialog')).toBeVisible();
+      await look('dialog of an item');
+      expect(wrong).toEqual([]);
+      expect(found.problems.filter((problem) => !problem.includes('404'))).toEqual([]);
+      await context.close();
+    });
+  }
+}

@@ -143,10 +143,8 @@ fn ui() -> anyhow::Result<()> {
     let console = root().join("crates/elasticjob-console");
     if install::pages(&console.join("ui"))? {
         // The files of a build have new names: the module that embeds them must be compiled again.
-        std::fs::File::options()
-            .append(true)
-            .open(console.join("src/pages.rs"))?
-            .set_modified(std::time::SystemTime::now())?;
+        let module = console.join("src/pages.rs");
+        std::fs::write(&module, std::fs::read(&module)?)?;
     }
     Ok(())
 }

@@ -68,6 +68,9 @@ fn hide_unused(command: &mut clap::Command, path: &str) {
         let runs_jobs = [" up", " agent"].contains(&path.as_str());
         *child = std::mem::take(child).mut_args(|argument| match argument.get_id().as_str() {
             id if is_unused(id) => argument.hide(true),
+            "verbose" if path == " console" => {
+                argument.help("Log debug messages of the console; given twice, also those of the libraries")
+            }
             "registry" if runs_jobs => argument.help(REGISTRY_OF_AGENT),
             "registry" => argument.help(REGISTRY_OF_COMMAND),
             _ => argument,
@@ -87,7 +90,7 @@ pub(crate) enum Command {
         /// Agent file: YAML in the form of Java's Spring Boot starter configuration
         file: PathBuf,
     },
-    /// Serve the console: the API of ElasticJob-UI 3.x over HTTP
+    /// Serve the web console, with the API of ElasticJob-UI 3.x
     Console {
         /// Settings: `application.properties` of ElasticJob-UI 3.x
         file: Option<PathBuf>,
@@ -230,7 +233,7 @@ pub(crate) enum JobOperation {
 pub(crate) struct History {
     /// Job name
     pub(crate) name: String,
-    /// Database: sqlite://PATH, postgres://HOST:PORT/NAME or mysql://HOST:PORT/NAME [default: the one in the job's configuration].
+    /// Database: sqlite://PATH, postgres://HOST:PORT/NAME or mysql://HOST:PORT/NAME [default: `tracing` of --file, or the database that Java stored in the job's configuration].
     /// The password comes from ELASTICJOB_DATABASE_PASSWORD
     #[arg(long, value_name = "URL")]
     pub(crate) database: Option<String>,

@@ -15,7 +15,7 @@ pub(crate) fn run(file: Option<&Path>, port: Option<u16>, address: Option<IpAddr
         let termination = elasticjob::termination();
         let (is_default, folder) = (settings.has_default_password(), settings.folder.clone());
         let console = Console::start(settings).await?;
-        tracing::info!("serving the console on http://{}, with the centers in {}", console.address(), folder.display());
+        tracing::info!("serving the console on http://{}, registry centers and trace stores are stored in {}", console.address(), folder.display());
         if is_default {
             tracing::warn!(
                 "the console has the default login root/root, so only this host can reach it; set auth.password in a properties \

@@ -29,8 +29,8 @@ pub(crate) fn start(format: LogFormat, verbose: u8, is_service: bool) -> Log {
     let filter = match verbose {
         0 if !is_service => "warn",
         0 => "info",
-        1 => "info,elasticjob=debug,elasticjob_registry=debug",
-        _ => "debug,elasticjob=trace,elasticjob_registry=trace",
+        1 => "info,elasticjob=debug,elasticjob_registry=debug,elasticjob_console=debug",
+        _ => "debug,elasticjob=trace,elasticjob_registry=trace,elasticjob_console=trace",
     };
     // Spans are not for the log: each line would begin with one.
     let filter = EnvFilter::new(format!("{filter},{}=off", elasticjob::SPANS));

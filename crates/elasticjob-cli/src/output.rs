@@ -141,6 +141,11 @@ pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     format!("{}\n", table.trim_fmt())
 }
 
+/// Names of jobs in a sentence: `a`, `b`.
+pub(crate) fn quoted(names: &[impl AsRef<str>]) -> String {
+    names.iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
+}
+
 /// Asks for a yes; `--yes` gives it beforehand.
 pub(crate) async fn confirm(question: &str, yes: bool) -> Result<bool, Failure> {
     if yes {

@@ -129,7 +129,11 @@ impl Centres {
     async fn open(&self, centre: &Centre) -> Result<Opened, Failure> {
         // An embedded registry is not held between requests: its file belongs to the agents.
         if centre.address.starts_with(EMBEDDED) {
-            let registry = attach(&centre.address).await.map_err(|error| Failure::failed(error.to_string()))?;
+            let registry = attach(&centre.address).await.map_err(|error| {
+                // The advice of commands is about their option.
+                let advice = ("name another registry with `--registry`", "correct the address of this registry center");
+                Failure::failed(error.to_string().replace(advice.0, advice.1))
+            })?;
             return Ok(Opened { operations: Operations::new(Arc::clone(&registry)), registry: Some(registry) });
         }
         let registry = self.connected(centre)?;

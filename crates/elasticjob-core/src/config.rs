@@ -176,8 +176,7 @@ impl JobConfig {
     pub fn contradictions(document: &JobDocument) -> Vec<ConfigError> {
         let mut faults = Vec::new();
         if document.failover && !document.monitor_execution {
-            let expected =
-                "failover requires `monitorExecution: true`, because interrupted runs are found by their marks";
+            let expected = "failover requires `monitorExecution: true`, because interrupted runs are found by their `running` nodes";
             faults.push(fault("failover", true, expected));
         }
         if document.max_time_diff_seconds < -1 {

@@ -28,7 +28,7 @@ pub enum Error {
     },
     /// The access is refused.
     #[error(
-        "access to `{path}` is denied: set the digest of a user who may access it (`regCenter.digest` or ELASTICJOB_DIGEST), or change the ACL of this node and of its parent; the path is below the namespace"
+        "access to `{path}` in the namespace is denied: set the digest of a user who may access it (`regCenter.digest` or ELASTICJOB_DIGEST), or change the ACL of this node and of its parent"
     )]
     Denied {
         /// The node.

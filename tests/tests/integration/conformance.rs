@@ -38,7 +38,7 @@ async fn what_a_digest_guards_is_denied_to_others() {
     conformance::session(&stranger).await;
     let query = vec![elasticjob_core::query::Query::Node("/a".into())];
     let error = stranger.read(query.clone()).await.expect_err("denied");
-    assert!(error.to_string().starts_with("access to `/a` is denied: set the digest"), "{error}");
+    assert!(error.to_string().starts_with("access to `/a` in the namespace is denied: set the digest"), "{error}");
     let friend = Zookeeper::connect(guarded).expect("right settings");
     conformance::session(&friend).await;
     assert_eq!(friend.read(query).await.expect("reads")[0].node().map(|n| n.text()).as_deref(), Some("x"));

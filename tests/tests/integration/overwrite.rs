@@ -124,7 +124,7 @@ fn an_edited_file_says_what_does_not_count_and_how_to_make_it_count() {
     case.file("file.yaml", "0/20", "      jobParameter: new\n");
     process.signal("HUP");
     let differs = "the local configuration differs from the stored one, which stays in force: \
-                   `cron` is `0/20 * * * * ?` locally and `0/10 * * * * ?` in the registry; `jobParameter` is `new` locally and `` in \
+                   `cron` is `0/20 * * * * ?` locally and `0/10 * * * * ?` in the registry; `jobParameter` is `new` locally and not set in \
                    the registry; to store the local one, run `elasticjob job apply FILE`, or start with `overwrite: changed` or \
                    `overwrite: true`";
     eventually("the difference is logged", PATIENCE, || process.log().contains(differs).then_some(()));

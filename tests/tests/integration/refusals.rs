@@ -174,7 +174,7 @@ fn an_election_that_may_not_create_its_latch_is_reported_and_slows_down() {
     zookeeper.set_acl(election, "world:anyone:ra");
     let second = agent(&path, &folder.path().join("second"));
     eventually("the refusal is logged", PATIENCE, || {
-        second.log().contains("access to `/led/leader/election/latch` is denied").then_some(())
+        second.log().contains("access to `/led/leader/election/latch` in the namespace is denied").then_some(())
     });
     eventually("and in /readyz", PATIENCE, || is_ready(port, "access to `/led/leader/election/latch`").then_some(()));
     let failed = || {

@@ -104,7 +104,7 @@ fn every_fault_is_reported_with_its_place_key_value_and_expectation() {
     assert_eq!(
         faults(text),
         [
-            "3:18: key `serverLists`: `localhost` is invalid: expected host:port,host:port",
+            "3:18: key `serverLists`: `localhost` is invalid: expected host:port,host:port with ports from 1 to 65535",
             "8:7: unknown key `corn` in job `a`: did you mean `cron`?",
             "9:27: key `shardingTotalCount`: `many` is invalid: expected a whole number from 1 to 10000",
             "10:17: key `failover`: `perhaps` is invalid: expected true or false",

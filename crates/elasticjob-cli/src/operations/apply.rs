@@ -95,7 +95,11 @@ pub(super) async fn run(operations: &Operations, wanted: Wanted, yes: bool, form
         }
     }
     if changes.is_empty() && !unknown.is_empty() {
-        return Err(unknown.remove(0).into());
+        return Err(anyhow::anyhow!(
+            "{} in the registry; this command changes existing jobs, and an agent creates a job at its first start",
+            unknown.remove(0)
+        )
+        .into());
     }
     for error in unknown {
         output::tell(&format!("{error}; this job is skipped, because an agent creates it at its first start"));
@@ -131,7 +135,7 @@ pub(super) async fn run(operations: &Operations, wanted: Wanted, yes: bool, form
         }
     }
     let names: Vec<&str> = changed.iter().map(|change| change.job.as_str()).collect();
-    if !output::confirm(&format!("Change the configuration of {}?", names.join(", ")), yes).await? {
+    if !output::confirm(&format!("Change the configuration of {}?", output::quoted(&names)), yes).await? {
         return Err(anyhow::anyhow!("nothing was changed").into());
     }
     for change in changed {

@@ -101,7 +101,8 @@ impl Jobs {
 
 pub(super) async fn remove(operations: &Operations, jobs: &Jobs, keep_config: bool, yes: bool) -> Result<(), Failure> {
     let jobs = &jobs.as_stored(operations).await?;
-    let names = jobs.names.join(", ");
+    let names = output::quoted(&jobs.names);
+    let (noun, their) = if jobs.names.len() == 1 { ("job", "its") } else { ("jobs", "their") };
     let wholly = !keep_config && jobs.server.is_none();
     for name in &jobs.names {
         match wholly {
@@ -110,10 +111,10 @@ pub(super) async fn remove(operations: &Operations, jobs: &Jobs, keep_config: bo
         }
     }
     let question = match (&jobs.server, keep_config) {
-        (Some(server), _) => format!("Stop the jobs {names} on server {server}, and delete the nodes of this server?"),
-        (None, true) => format!("Stop the jobs {names} in all instances, and delete their instance and server nodes?"),
+        (Some(server), _) => format!("Stop {noun} {names} on server {server}, and delete the nodes of this server?"),
+        (None, true) => format!("Stop {noun} {names} in all instances, and delete {their} instance and server nodes?"),
         (None, false) => {
-            format!("Stop the jobs {names} in all instances, and delete their configuration and all of their data?")
+            format!("Stop {noun} {names} in all instances, and delete {their} configuration and all of {their} data?")
         }
     };
     if !output::confirm(&question, yes).await? {

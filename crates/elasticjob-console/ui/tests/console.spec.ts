@@ -268,6 +268,13 @@ for (const scheme of ['light', 'dark'] as const) {
       await page.locator('.tile').first().click();
       await expect(page.getByRole('dialog')).toBeVisible();
       await look('dialog of an item');
+      // The pictures of the documentation.
+      if (process.env.PICTURES && width === 1440) {
+        await page.setViewportSize({ width: 1200, height: 640 });
+        await page.goto(scheme === 'light' ? '/' : '/jobs/fine');
+        await expect(page.locator(scheme === 'light' ? '.verdict' : '.tile').first()).toBeVisible();
+        await page.screenshot({ path: `${process.env.PICTURES}/${scheme === 'light' ? 'overview' : 'job'}.png` });
+      }
       expect(wrong).toEqual([]);
       expect(found.problems.filter((problem) => !problem.includes('404'))).toEqual([]);
       await context.close();

@@ -319,7 +319,11 @@ impl Look<'_> {
             orphans.push(queue);
         }
         if orphans.is_empty() {
-            return self.push(CheckName::Marks, Verdict::Fine, "no stale marks");
+            return self.push(
+                CheckName::Marks,
+                Verdict::Fine,
+                "no `running` or `failover` node of an instance that has left",
+            );
         }
         self.push(CheckName::Marks, Verdict::Cause, orphans.join("; "));
     }

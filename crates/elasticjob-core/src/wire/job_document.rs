@@ -63,7 +63,7 @@ pub enum DocumentError {
         bytes: usize,
     },
     /// The document is not a mapping.
-    #[error("expected a mapping of keys")]
+    #[error("the configuration is not a YAML mapping; expected lines of the form `key: value`")]
     NotAMapping,
     /// A key has a value of the wrong shape.
     #[error("line {}, key `{key}`: `{value}` is not {expected}", at.line)]

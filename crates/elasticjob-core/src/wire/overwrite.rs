@@ -134,7 +134,8 @@ impl Difference {
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "`{}` is `{}` locally and `{}` in the registry", self.key, self.here, self.stored)
+        let shown = |value: &str| if value.is_empty() { "not set".to_owned() } else { format!("`{value}`") };
+        write!(f, "`{}` is {} locally and {} in the registry", self.key, shown(&self.here), shown(&self.stored))
     }
 }
 
@@ -297,8 +298,8 @@ mod tests {
             found,
             [
                 "`cron` is `1 * * * * ?` locally and `2 * * * * ?` in the registry",
-                "`props.a` is `1` locally and `` in the registry",
-                "`props.b` is `` locally and `2` in the registry",
+                "`props.a` is `1` locally and not set in the registry",
+                "`props.b` is not set locally and `2` in the registry",
                 "`props.email.password` is `***` locally and `***` in the registry",
             ]
         );

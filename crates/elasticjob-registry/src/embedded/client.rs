@@ -104,7 +104,7 @@ impl Client {
                 }
             }
         });
-        let description = format!("the embedded registry {}, through the process that has it open", file.display());
+        let description = format!("the embedded registry {} (through the process that has it open)", file.display());
         Ok(Client { shared, next: AtomicU64::new(1), description })
     }
 

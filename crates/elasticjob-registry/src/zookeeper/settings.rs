@@ -88,8 +88,14 @@ impl Settings {
                 "***",
                 "expected host:port,host:port without credentials; set those with `digest` or ELASTICJOB_DIGEST",
             );
-        } else if !self.servers.split(',').all(is_right) {
-            wrong("serverLists", &self.servers, "expected host:port,host:port");
+        } else if let Some(server) = self.servers.split(',').find(|server| !is_right(server)) {
+            let expected = match self.servers.contains(',') {
+                true => {
+                    format!("expected host:port,host:port with ports from 1 to 65535, which `{}` is not", server.trim())
+                }
+                false => "expected host:port,host:port with ports from 1 to 65535".to_owned(),
+            };
+            wrong("serverLists", &self.servers, &expected);
         }
         let segment_is_right = |s: &str| {
             !s.is_empty() && s != "." && s != ".." && s.chars().all(|c| is_registry_char(c) && !c.is_whitespace())

@@ -121,7 +121,7 @@ impl ErrorHandler for Log {
 fn log(failure: &Failure) {
     match failure.item() {
         Some(item) => tracing::error!(job = failure.job_name(), item, "item failed: {failure}"),
-        None => tracing::error!(job = failure.job_name(), "listener failed: {failure}"),
+        None => tracing::error!(job = failure.job_name(), "listener failed: {failure}; the items are not affected"),
     }
 }
 

@@ -108,7 +108,13 @@ impl Http {
         if let Some(data) = settings.data {
             request = request.body(data);
         }
-        let response = request.send().await.map_err(|e| error_text(&e))?;
+        let response = request.send().await.map_err(|e| {
+            let text = error_text(&e);
+            match text.contains("InvalidContentType") {
+                true => format!("{text}; the server does not speak TLS: is this an http:// address?"),
+                false => text,
+            }
+        })?;
         let status = response.status();
         let location = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
         let body = web::body(response, &settings.connecting, context.job_name(), Some(context.item())).await;

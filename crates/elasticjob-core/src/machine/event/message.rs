@@ -41,7 +41,7 @@ impl fmt::Display for Message<'_> {
             }
             JobEvent::Abdicated => f.write_str("resigned as leader"),
             JobEvent::Resharded { kept, .. } if kept.is_empty() => f.write_str("resharded items"),
-            JobEvent::Resharded { .. } => f.write_str("resharded items; the items in `kept` move when their current run completes"),
+            JobEvent::Resharded { .. } => f.write_str("resharded items; the items in `kept` are still running, stay with their owner, and are assigned again when their runs complete"),
             JobEvent::Assigned { items } if items.is_empty() => f.write_str("owns no items"),
             JobEvent::Assigned { .. } => f.write_str("owns items"),
             JobEvent::AskedForItems => {
@@ -51,12 +51,12 @@ impl fmt::Display for Message<'_> {
             JobEvent::Ended { failed, .. } if failed.is_empty() => f.write_str("completed items"),
             JobEvent::Ended { .. } => f.write_str("completed items; some failed"),
             JobEvent::Misfired { .. } => {
-                f.write_str("misfire: items could not start at their due time; they are caught up when they can start")
+                f.write_str("misfire: the items could not start at their due time; one catch-up run for all of their misfires starts as soon as they can")
             }
             JobEvent::Skipped { items, reason, .. } if items.is_empty() => write!(f, "skipped a firing: {reason}"),
             JobEvent::Skipped { reason, .. } => write!(f, "items skipped a firing: {reason}"),
             JobEvent::Passed { .. } => f.write_str(
-                "missed firings: the registry records no start of these items at these due times, and these firings are not caught up; possible causes: an owner that died, was paused or was disconnected, a run that was still active, a resharding, or a registry that was restored from a backup",
+                "missed firings: the registry records no start of these items at these due times, and these firings are not caught up; possible causes: a job that an operator shut down, an owner that died, was paused or was disconnected, a run that was still active, a resharding, or a registry that was restored from a backup",
             ),
             JobEvent::Lost { .. } => {
                 f.write_str("the registry connection was lost before the run started; the items do not run for this due time, unless another instance ran them")

@@ -98,7 +98,7 @@ impl Centres {
 
     async fn activate(&self, centre: &Centre) -> Result<(), Failure> {
         self.open(centre).await?.close().await;
-        self.file.activate::<Centre>(&centre.name)
+        self.file.activate(centre)
     }
 
     /// Opens the centre of that name; without a name, the activated one. `None` if none is activated.

@@ -164,14 +164,25 @@ impl File {
         self.change(|file| E::list(file).retain(|entry| entry.name() != name))
     }
 
-    /// Activates an entry, and no other of its kind.
-    pub(crate) fn activate<E: Entry>(&self, name: &str) -> Result<(), Failure> {
-        self.change(|file| {
-            for entry in E::list(file) {
-                let is_it = entry.name() == name;
-                *entry.activated() = is_it;
+    /// Activates an entry, and no other of its kind. Fails if the entry was removed or changed since it was read.
+    pub(crate) fn activate<E: Entry + Clone + PartialEq>(&self, wanted: &E) -> Result<(), Failure> {
+        let is_it = |entry: &E| {
+            let mut entry = entry.clone();
+            *entry.activated() = *wanted.clone().activated();
+            entry == *wanted
+        };
+        let found = self.change(|file| {
+            let list = E::list(file);
+            let Some(place) = list.iter().position(is_it) else { return false };
+            for (index, entry) in list.iter_mut().enumerate() {
+                *entry.activated() = index == place;
             }
-        })
+            true
+        })?;
+        match found {
+            true => Ok(()),
+            false => Err(Failure::failed(format!("`{}` was removed or changed in the meantime", wanted.name()))),
+        }
     }
 
     /// Changes the file as a whole: a process that dies in the middle leaves the file of before.
@@ -195,13 +206,20 @@ impl File {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         // It has passwords.
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let next = self.path.with_extension(format!("xml.{}", std::process::id()));
+        let next = self.path.with_extension(format!("xml.{:016x}", random()?));
         let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&next, &self.path)?;
         std::fs::File::open(folder)?.sync_all()
     }
+}
+
+/// A number for the name of a temporary file: consoles in containers have the same process id.
+fn random() -> std::io::Result<u64> {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| std::io::Error::other("the system gives no random numbers"))?;
+    Ok(u64::from_le_bytes(bytes))
 }
 
 #[cfg(test)]
@@ -250,8 +268,11 @@ mod tests {
         assert_eq!(file.add(centre("a")), Ok(true));
         assert_eq!(file.add(Centre { digest: Some("u:\"<&>'".into()), ..centre("b") }), Ok(true));
         assert_eq!(file.add(centre("a")), Ok(false));
-        file.activate::<Centre>("a").expect("is written");
-        file.activate::<Centre>("b").expect("is written");
+        file.activate(&centre("a")).expect("is written");
+        let second = Centre { digest: Some("u:\"<&>'".into()), ..centre("b") };
+        file.activate(&second).expect("is written");
+        let error = file.activate(&Centre { namespace: "another".into(), ..centre("a") }).expect_err("it was changed");
+        assert!(error.text.contains("`a` was removed or changed"), "{error}");
         let found = file.read().expect("the file").entries::<Centre>();
         assert_eq!(
             found.iter().map(|c| (c.name.as_str(), c.activated)).collect::<Vec<_>>(),

@@ -10,6 +10,7 @@ use tokio::sync::Mutex;
 use crate::centres::Centres;
 use crate::clock;
 use crate::failure::Failure;
+use crate::fields::short;
 
 /// A picture is read again when it is older.
 const FRESH: Duration = Duration::from_secs(1);
@@ -27,7 +28,6 @@ pub(crate) struct Picture {
     pub(crate) at: i64,
     /// How long the registry took.
     pub(crate) took: Duration,
-    read: Instant,
 }
 
 impl Picture {
@@ -37,7 +37,9 @@ impl Picture {
     }
 }
 
-type Place = Arc<Mutex<Option<Arc<Picture>>>>;
+/// A picture, or why there is none, and when it was read.
+type Read = (Instant, Result<Arc<Picture>, Failure>);
+type Place = Arc<Mutex<Option<Read>>>;
 
 /// The pictures, by the name of the centre.
 #[derive(Debug, Default)]
@@ -49,7 +51,8 @@ impl Pictures {
     /// The picture of a centre; `None` if none is named and none is activated. Requests that come while it is read wait for that read.
     pub(crate) async fn get(&self, centres: &Centres, name: Option<&str>) -> Result<Option<Arc<Picture>>, Failure> {
         let name = match name {
-            Some(name) => name.to_owned(),
+            Some(name) if centres.all()?.iter().any(|centre| centre.name == name) => name.to_owned(),
+            Some(name) => return Err(Failure::invalid(format!("registry center `{}` not found", short(name)))),
             None => match centres.activated()? {
                 Some(centre) => centre.name,
                 None => return Ok(None),
@@ -63,19 +66,15 @@ impl Pictures {
             Arc::clone(places.entry(name.clone()).or_default())
         };
         let mut place = place.lock().await;
-        if let Some(picture) = &*place
-            && picture.read.elapsed() < FRESH
+        // Those that waited for a read share its outcome, also a failure: each of them would wait as long again.
+        if let Some((read, outcome)) = &*place
+            && read.elapsed() < FRESH
         {
-            return Ok(Some(Arc::clone(picture)));
+            return outcome.clone().map(Some);
         }
         *place = None;
-        let Some(opened) = centres.get(Some(&name)).await? else { return Ok(None) };
-        let begun = clock::now();
-        let jobs = opened.operations.full_reports().await.map_err(|error| Failure::of_read(&error));
-        let registry = opened.operations.registry_name();
-        opened.close().await;
-        let picture = Picture { jobs: jobs?, registry, at: clock::millis(), took: begun.elapsed(), read: clock::now() };
-        Ok(Some(Arc::clone(place.insert(Arc::new(picture)))))
+        let outcome = read(centres, &name).await;
+        place.insert((clock::now(), outcome)).1.clone().map(Some)
     }
 
     /// Forgets the picture of a centre after a change, so that the next request sees the change.
@@ -88,4 +87,15 @@ impl Pictures {
             self.places.lock().await.remove(&name);
         }
     }
+}
+
+async fn read(centres: &Centres, name: &str) -> Result<Arc<Picture>, Failure> {
+    let Some(opened) = centres.get(Some(name)).await? else {
+        return Err(Failure::invalid(format!("registry center `{name}` not found")));
+    };
+    let begun = clock::now();
+    let jobs = opened.operations.full_reports().await.map_err(|error| Failure::of_read(&error));
+    let registry = opened.operations.registry_name();
+    opened.close().await;
+    Ok(Arc::new(Picture { jobs: jobs?, registry, at: clock::millis(), took: begun.elapsed() }))
 }

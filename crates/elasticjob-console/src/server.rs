@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderValue, Request, Uri, header};
-use axum::response::Response;
+use axum::http::{HeaderValue, Request, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -30,7 +30,7 @@ use crate::v1;
 /// Maximum number of connections at one time; further ones are closed immediately.
 const CONNECTIONS_MAX: usize = 1_024;
 /// Longest time for the head of a request, which is also the time that an idle connection stays open.
-const HEAD_MAX: Duration = Duration::from_secs(60);
+const HEAD_MAX: Duration = Duration::from_secs(30);
 /// Pause after an error of the listener, such as a lack of file handles.
 const ACCEPT_RETRY: Duration = Duration::from_millis(500);
 /// Requests that are in progress at a stop may take so long.
@@ -43,6 +43,7 @@ pub(crate) struct State {
     pub(crate) centres: Centres,
     pub(crate) stores: Stores,
     pub(crate) pictures: Pictures,
+    pub(crate) runs: v1::RunCache,
 }
 
 /// The peer of a connection.
@@ -94,6 +95,7 @@ impl Console {
             sessions: Sessions::new(settings.accounts.clone(), settings.token_life),
             centres,
             pictures: Pictures::default(),
+            runs: v1::RunCache::default(),
             stores: Stores::new(file, settings.drivers.clone(), settings.default_store.clone()),
             settings,
         });
@@ -128,7 +130,8 @@ async fn serve(listener: TcpListener, state: Arc<State>, mut stopped: watch::Rec
         .nest("/api/v1", v1::router(Arc::clone(&state)))
         .nest("/api", compat::router(Arc::clone(&state)))
         .fallback(pages::serve)
-        .layer(axum::middleware::map_response(protected));
+        .layer(axum::middleware::map_response(protected))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&state), named));
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
@@ -185,6 +188,23 @@ fn prepared(mut request: Request<hyper::body::Incoming>, peer: SocketAddr) -> Re
     }
     request.extensions_mut().insert(Peer(peer));
     request
+}
+
+/// Refuses requests that name another host.
+async fn named(
+    state: axum::extract::State<Arc<State>>,
+    request: axum::extract::Request,
+    next: axum::middleware::Next,
+) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    match state.settings.allows_host(host) {
+        true => next.run(request).await,
+        false => {
+            let text =
+                "this console does not answer under that host name; set console.allowed-hosts in its properties file\n";
+            (StatusCode::MISDIRECTED_REQUEST, text).into_response()
+        }
+    }
 }
 
 /// Headers of every answer.

@@ -16,8 +16,8 @@ use crate::settings::{Account, Role};
 
 /// Bytes of a token.
 const TOKEN_BYTES: usize = 32;
-/// Maximum number of logins at one time; the one that ends first makes room.
-const SESSIONS_MAX: usize = 10_000;
+/// Maximum number of logins of an account at one time; the one that ends first makes room.
+const SESSIONS_MAX: usize = 1_000;
 /// Failed logins from one address that are answered within [`FAILURES_IN`]; further ones are refused unread.
 const FAILURES_MAX: u32 = 20;
 const FAILURES_IN: Duration = Duration::from_secs(60);
@@ -74,8 +74,10 @@ impl Sessions {
         let token = URL_SAFE_NO_PAD.encode(bytes);
         let mut open = self.open.lock();
         open.retain(|_, (_, end)| *end > now);
-        if open.len() >= SESSIONS_MAX
-            && let Some(first) = open.iter().min_by_key(|(_, (_, end))| *end).map(|(key, _)| *key)
+        // The logins of one account make no room by ending those of another.
+        let own = || open.iter().filter(|(_, (other, _))| other.name == user.name);
+        if own().count() >= SESSIONS_MAX
+            && let Some(first) = own().min_by_key(|(_, (_, end))| *end).map(|(key, _)| *key)
         {
             open.remove(&first);
         }
@@ -97,15 +99,28 @@ impl Sessions {
 
     fn is_throttled(&self, from: IpAddr, now: Instant) -> bool {
         let failures = self.failures.lock();
-        failures.get(&from).is_some_and(|(count, since)| *count >= FAILURES_MAX && now - *since < FAILURES_IN)
+        match failures.get(&network(from)) {
+            Some((count, since)) => *count >= FAILURES_MAX && now - *since < FAILURES_IN,
+            None => failures.values().filter(|(_, since)| now - *since < FAILURES_IN).count() >= ADDRESSES_MAX,
+        }
     }
 
     fn count_failure(&self, from: IpAddr, now: Instant) {
         let mut failures = self.failures.lock();
         failures.retain(|_, (_, since)| now - *since < FAILURES_IN);
-        if failures.len() < ADDRESSES_MAX {
+        let from = network(from);
+        // So many addresses are one attacker: those that are not counted are not answered.
+        if failures.contains_key(&from) || failures.len() < ADDRESSES_MAX {
             failures.entry(from).or_insert((0, now)).0 += 1;
         }
+    }
+}
+
+/// The address whose failures are counted: a host has a whole network of IPv6 addresses.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & !u128::from(u64::MAX)).into()),
+        ip @ IpAddr::V4(_) => ip,
     }
 }
 
@@ -160,6 +175,28 @@ mod tests {
         let there = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
         assert!(sessions.login(there, "root", "secret", now).is_ok());
         assert!(sessions.login(HERE, "root", "secret", now + FAILURES_IN).is_ok());
+    }
+
+    #[test]
+    fn the_addresses_of_one_network_are_counted_together() {
+        let (sessions, now) = (sessions(), crate::clock::now());
+        let address = |host: u128| IpAddr::V6((0x2001_0db8_0000_0000_0000_0000_0000_0000_u128 + host).into());
+        for host in 0..u128::from(FAILURES_MAX) {
+            assert!(sessions.login(address(host), "root", "wrong", now).is_err());
+        }
+        let error = sessions.login(address(99), "root", "secret", now).expect_err("is throttled");
+        assert!(error.text.starts_with("too many failed logins"), "{error}");
+        assert!(sessions.login(address(1 << 64), "root", "secret", now).is_ok(), "another network");
+    }
+
+    #[test]
+    fn the_logins_of_a_guest_end_none_of_the_administrator() {
+        let (sessions, now) = (sessions(), crate::clock::now());
+        let (_, admin) = sessions.login(HERE, "root", "secret", now).expect("a login");
+        for _ in 0..=SESSIONS_MAX {
+            sessions.login(HERE, "guest", "secret", now + Duration::from_secs(1)).expect("a login");
+        }
+        assert!(sessions.user(&admin, now).is_some());
     }
 
     #[test]

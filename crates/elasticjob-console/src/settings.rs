@@ -61,6 +61,8 @@ pub struct Settings {
     pub drivers: BTreeSet<String>,
     /// The web origins whose pages may call the API from a browser; none by default.
     pub origins: BTreeSet<String>,
+    /// The host names by which the console may be called; any by default, but on a loopback address.
+    pub hosts: BTreeSet<String>,
     /// The trace store that is read while none is connected.
     pub default_store: Option<DataSource>,
     /// The folder of `Configurations.xml`.
@@ -108,7 +110,7 @@ impl fmt::Display for SettingsFault {
 }
 
 /// The keys of the file that have an effect here. `casdoor.*` and those of Spring itself are ignored.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "server.port",
     "server.address",
     "auth.username",
@@ -123,6 +125,7 @@ const KEYS: [&str; 14] = [
     "spring.datasource.default.username",
     "spring.datasource.default.password",
     "console.allowed-origins",
+    "console.allowed-hosts",
 ];
 /// The first parts of keys that belong to the console: an unknown key that begins with one is a fault.
 const OURS: [&str; 4] = ["auth.", "console.", "dynamic.datasource.", "server."];
@@ -247,9 +250,28 @@ impl Settings {
             token_life: life.unwrap_or(TOKEN_LIFE),
             drivers,
             origins: origins.unwrap_or_default(),
+            hosts: text(&["console.allowed-hosts"])
+                .map(|hosts| hosts.split(',').map(|host| host.trim().to_ascii_lowercase()).collect())
+                .unwrap_or_default(),
             default_store,
             folder: home.join(FOLDER),
         })
+    }
+
+    /// Returns `true` if a request may name this host. A web page of another site can have its name resolved to a loopback address, and
+    /// would then be a page of this console for the browser.
+    pub(crate) fn allows_host(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        let name = name.to_ascii_lowercase();
+        let is_local = || matches!(name.as_str(), "localhost" | "127.0.0.1" | "::1");
+        match (self.hosts.is_empty(), self.listen.ip().is_loopback()) {
+            (true, false) => true,
+            (true, true) => is_local() || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()),
+            (false, _) => self.hosts.contains(&name) || (self.listen.ip().is_loopback() && is_local()),
+        }
     }
 
     /// Returns `true` if the password of the administrator is the one of a fresh installation.
@@ -327,6 +349,26 @@ mod tests {
         let home = Path::new("/");
         let source = Source { address: Some(Ipv4Addr::UNSPECIFIED.into()), ..Source::new(home) };
         assert_eq!(Settings::read(&source).expect_err("the default password")[0].line, None);
+    }
+
+    #[test]
+    fn a_page_of_another_site_cannot_call_a_console_on_the_loopback_by_its_own_name() {
+        let local = read("").expect("settings");
+        for (host, allowed) in [
+            ("localhost:8899", true),
+            ("LOCALHOST", true),
+            ("127.0.0.1:8899", true),
+            ("[::1]:8899", true),
+            ("evil.example:8899", false),
+            ("127.0.0.1.evil.example", false),
+            ("", false),
+        ] {
+            assert_eq!(local.allows_host(host), allowed, "{host}");
+        }
+        let open = read("auth.password=x").expect("settings");
+        assert!(open.allows_host("console.example"));
+        let named = read("auth.password=x\nconsole.allowed-hosts=Console.example, c2").expect("settings");
+        assert!(named.allows_host("console.example:80") && named.allows_host("C2") && !named.allows_host("other"));
     }
 
     #[test]

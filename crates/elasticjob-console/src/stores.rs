@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use elasticjob::trace::DataSource;
 use elasticjob::trace::rdb::{self, TraceReader};
+use elasticjob_core::wire::masked;
 use parking_lot::Mutex;
 
 use crate::configurations::{File, Store};
@@ -73,7 +74,7 @@ impl Stores {
         let store = self.stored(name)?;
         let store = store.ok_or_else(|| Failure::invalid(format!("data source `{}` not found", short(name))))?;
         self.test(&store).await?;
-        self.file.activate::<Store>(name)
+        self.file.activate(&store)
     }
 
     /// The stored entry of that name.
@@ -116,7 +117,7 @@ impl Stores {
         if !databases.contains(&database) {
             return Err(Failure::invalid(format!(
                 "field `url`: driver {class} does not read `{}`; expected jdbc:{}:…",
-                short(&store.url),
+                short(&masked(&store.url)),
                 databases[0]
             )));
         }

@@ -8,7 +8,7 @@ use elasticjob_core::job_state::ServerState;
 use elasticjob_core::report::{ItemReport, JobReport};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::Node;
-use elasticjob_core::wire::{JobDocument, Ledger, parse_instance};
+use elasticjob_core::wire::{JobDocument, Ledger, masked, parse_instance};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -16,13 +16,15 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum StateKind {
+    /// The registry does not show nodes of the job.
+    Denied,
     /// The stored configuration is invalid.
     BadConfiguration,
     /// No instance runs the job.
     Offline,
     /// A mark of an instance that has left is not taken over.
     Stuck,
-    /// Items wait for a new assignment.
+    /// Items wait for a new assignment, or have no owner that can run them.
     Resharding,
     /// Some, but not all, servers or items are disabled.
     PartlyDisabled,
@@ -85,6 +87,8 @@ pub(crate) struct JobLine {
     pub(crate) instances: usize,
     /// The addresses of the servers.
     pub(crate) servers: Vec<String>,
+    /// The number of servers on which the job is disabled.
+    pub(crate) disabled_servers: usize,
     /// Whether `disabled` is set in the configuration: servers that join later are disabled too.
     pub(crate) disabled: bool,
     /// Whether runs are recorded in the registry (`monitorExecution`). Otherwise it is not known which items are running.
@@ -195,7 +199,7 @@ impl<'a> JobView<'a> {
             name: self.report.path.job().to_owned(),
             description: text(|d| d.description.as_ref()),
             label: text(|d| d.label.as_ref()),
-            parameter: text(|d| d.job_parameter.as_ref()),
+            parameter: masked(&text(|d| d.job_parameter.as_ref())),
             state: self.states().remove(0),
             cron: self.document.as_ref().and_then(|document| document.cron.clone()),
             zone: text(|d| d.time_zone.as_ref()),
@@ -205,6 +209,7 @@ impl<'a> JobView<'a> {
             running: items.iter().filter(|item| item.running_on.is_some()).count(),
             instances: state.instances.len(),
             servers: state.servers.keys().cloned().collect(),
+            disabled_servers: state.servers.keys().filter(|ip| state.server(ip) == Some(ServerState::Disabled)).count(),
             disabled: self.document.as_ref().is_some_and(|document| document.disabled),
             monitored: self.document.as_ref().is_some_and(|document| document.monitor_execution),
         }
@@ -248,8 +253,17 @@ impl<'a> JobView<'a> {
         );
         let none = ItemReport::default();
         let nodes = |item: u32| self.report.items.get(&item).unwrap_or(&none);
+        // Of items that the job has no more, those that still have an owner or a mark.
+        let has_rest = |nodes: &ItemReport| {
+            let marks = [&nodes.owner, &nodes.running, &nodes.failover, &nodes.failovering, &nodes.misfire];
+            marks.into_iter().any(Option::is_some)
+        };
+        let beyond = self.report.items.iter().filter(|(item, nodes)| **item >= total && has_rest(nodes));
         // A count that is stored and was never checked may be huge.
-        (0..total.min(ITEMS_MAX)).map(|item| self.item(item, nodes(item))).collect()
+        (0..total.min(ITEMS_MAX))
+            .chain(beyond.map(|(item, _)| *item))
+            .map(|item| self.item(item, nodes(item)))
+            .collect()
     }
 
     fn item(&self, item: u32, nodes: &ItemReport) -> Item {
@@ -261,7 +275,7 @@ impl<'a> JobView<'a> {
         let parameter = self.config.as_ref().ok().and_then(|config| config.sharding_item_parameters.get(item));
         Item {
             item,
-            parameter: parameter.unwrap_or_default().to_owned(),
+            parameter: masked(parameter.unwrap_or_default()),
             owner_alive: is_live(&owner),
             owner,
             disabled: nodes.disabled.is_some(),
@@ -277,11 +291,19 @@ impl<'a> JobView<'a> {
     /// All states that apply, the most urgent first; never empty.
     pub(crate) fn states(&self) -> Vec<State> {
         let mut found = Vec::new();
+        if let Some(path) = self.report.denied.first() {
+            // Nothing else can be said of what was not read.
+            return vec![state(StateKind::Denied, "denied", [("path", path.clone())])];
+        }
         found.extend(self.bad_configuration());
         found.extend(self.offline());
         found.extend(self.stuck());
-        found.extend(self.resharding());
-        found.extend(self.disabled());
+        let disabled = self.disabled();
+        // While every server is disabled, no assignment is made.
+        if disabled.as_ref().is_none_or(|state| state.kind != StateKind::Disabled) {
+            found.extend(self.resharding());
+        }
+        found.extend(disabled);
         found.extend(self.running());
         if found.is_empty() {
             found.push(state(StateKind::Ok, "ok", []));
@@ -334,16 +356,26 @@ impl<'a> JobView<'a> {
         if let Some(node) = state_of_job.necessary.as_ref().or(state_of_job.processing.as_ref()) {
             return Some(State { since: Some(node.created.0), ..state(StateKind::Resharding, "resharding", []) });
         }
-        let (item, owner) = owners().find(|(_, owner)| state_of_job.instances.get(owner).is_none())?;
-        let args = [("item", item.to_string()), ("instance", owner)];
-        Some(state(StateKind::Resharding, "owner-gone", args))
+        if let Some((item, owner)) = owners().find(|(_, owner)| state_of_job.instances.get(owner).is_none()) {
+            let args = [("item", item.to_string()), ("instance", owner)];
+            return Some(state(StateKind::Resharding, "owner-gone", args));
+        }
+        let total = self.config.as_ref().map_or(0, |config| config.sharding_total_count);
+        let is_unowned = |item: &u32| self.report.items.get(item).and_then(ItemReport::owner_id).is_none();
+        let item = (0..total.min(ITEMS_MAX)).find(is_unowned)?;
+        Some(state(StateKind::Resharding, "no-owner", [("item", item.to_string())]))
     }
 
     fn disabled(&self) -> Option<State> {
         let servers = &self.report.state.servers;
         let is_disabled = |ip: &&String| self.report.state.server(ip) == Some(ServerState::Disabled);
         let disabled = servers.keys().filter(is_disabled).count();
-        if disabled > 0 && disabled == servers.len() {
+        let instances = &self.report.state.instances;
+        // The node of a server outlives it: an enabled one without an instance runs nothing.
+        let runs_nothing = !instances.is_empty()
+            && self.report.state.available().is_empty()
+            && !instances.keys().all(|id| self.report.state.leaving.contains(id));
+        if disabled > 0 && (disabled == servers.len() || runs_nothing) {
             return Some(state(StateKind::Disabled, "disabled", [("servers", disabled.to_string())]));
         }
         let items: Vec<u32> =
@@ -473,6 +505,13 @@ mod tests {
                 "owner-gone",
                 vec![("instance", gone), ("item", "0")],
             ),
+            (base(&[("sharding/1/instance", "")]), StateKind::Resharding, "no-owner", vec![("item", "1")]),
+            (
+                base(&[("servers/10.0.0.1", "DISABLED"), ("leader/sharding/necessary", "")]),
+                StateKind::Disabled,
+                "disabled",
+                vec![("servers", "1")],
+            ),
             (
                 base(&[("sharding/1/disabled", ""), ("servers/10.0.0.2", "DISABLED")]),
                 StateKind::PartlyDisabled,
@@ -529,12 +568,18 @@ mod tests {
             ("sharding/1/failover", ALIVE),
             ("sharding/1/running", ALIVE),
             ("sharding/1/misfire", ""),
+            ("sharding/5/running", "10.0.0.9@-@9"),
         ]);
         let view = JobView::new(&report, NOW);
         let line = view.line();
-        assert_eq!((line.items, line.owned, line.running, line.instances), (2, 1, 1, 1));
+        assert_eq!((line.items, line.owned, line.running, line.instances), (3, 1, 2, 1));
         assert_eq!(line.next, Some(1_700_000_105_000));
         let detail = view.detail(String::new());
+        assert_eq!(
+            detail.items.iter().map(|item| item.item).collect::<Vec<_>>(),
+            [0, 1, 5],
+            "5 is left of a larger count"
+        );
         assert_eq!(detail.items[0].last_due, Some(1_700_000_095_000));
         assert_eq!((detail.items[0].parameter.as_str(), detail.items[0].owner_alive), ("a", true));
         let second = &detail.items[1];

@@ -106,7 +106,19 @@ pub mod agent {
 
     /// Returns a configuration with masked secrets.
     pub fn masked_config(text: &str) -> String {
-        text.lines().map(|line| format!("{}\n", elasticjob_core::wire::masked(line))).collect()
+        use elasticjob_core::wire::{JobDocument, is_secret, masked};
+        let by_line = |text: &str| -> String { text.lines().map(|line| format!("{}\n", masked(line))).collect() };
+        let Ok(mut document) = JobDocument::parse(text.as_bytes()) else { return by_line(text) };
+        // A secret may have several lines, or characters that end one elsewhere.
+        for (key, value) in &mut document.props {
+            *value = if is_secret(key) { "***".to_owned() } else { masked(value) };
+        }
+        let texts = [&mut document.job_parameter, &mut document.sharding_item_parameters, &mut document.description];
+        for text in texts.into_iter().flatten() {
+            *text = masked(text);
+        }
+        document.kept.iter_mut().for_each(|(_, text)| *text = by_line(text));
+        document.to_yaml()
     }
 
     /// Looks up a time zone as configurations name it: `GMT+8:00`, or an IANA name. `None` names the host's own zone.

@@ -83,9 +83,11 @@ fn the_pages_do_what_their_tests_say() {
     let login = send(None, "/api/v1/session", json!({"username": "root", "password": "root"})).json();
     let token = login["token"].as_str().expect("a token");
     let centre = json!({"name": "local", "address": zookeeper.address(), "namespace": "pages"});
+    let empty = json!({"name": "empty", "address": zookeeper.address(), "namespace": "empty"});
     let store = json!({"name": "trace", "url": format!("sqlite://{}", trace.display())});
     for (path, body, status) in [
         ("/api/v1/centres", centre, 201),
+        ("/api/v1/centres", empty, 201),
         ("/api/v1/centres/local/connect", json!({}), 204),
         ("/api/v1/trace-stores", store, 201),
         ("/api/v1/trace-stores/trace/connect", json!({}), 204),
@@ -101,6 +103,6 @@ fn the_pages_do_what_their_tests_say() {
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{said}\n{}", String::from_utf8_lossy(&run.stderr));
     let passed = said.lines().rev().find(|line| line.contains(" passed")).unwrap_or_default().trim().to_owned();
-    assert!(passed.starts_with("19 passed"), "{passed}");
+    assert!(passed.starts_with("20 passed"), "{passed}");
     assert!(!console.log().contains("panicked"), "{}", console.log());
 }

@@ -895,6 +895,15 @@ fn the_own_api_has_http_codes_problems_and_sessions_that_other_sites_cannot_use(
     assert_eq!(from_page(&console, "DELETE", "/api/v1/session", &cookie, true).status, 204);
     assert_eq!(from_page(&console, "GET", "/api/v1/me", &cookie, false).status, 401);
     assert_eq!(console.send("POST", "/api/v1/session", &[BODY], b"{}").status, 400);
+    // A page of another site whose name was resolved to this host.
+    for path in ["/", "/api/v1/session", "/api/jobs/count"] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", console.port)).expect("a connection");
+        stream.write_all(request.as_bytes()).expect("is sent");
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 421"), "{path}: {answer}");
+    }
     let document = console.send("GET", "/api/v1/openapi.json", &[], b"").json();
     assert_eq!(document["info"]["title"], json!("ElasticJob console"));
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::routing::{get, put};
+use axum::{Extension, Router};
 use elasticjob::{JobDocument, OperationError};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -12,6 +12,8 @@ use super::{Answer, Centre, Model, Names, Shared, read_one, write};
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::server::State;
+use crate::sessions::User;
+use crate::settings::Role;
 
 /// The stored configuration (Java: `JobConfigurationPOJO`).
 #[derive(Debug, Serialize)]
@@ -118,14 +120,24 @@ pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/jobs/config", put(change)).route("/jobs/config/{job}", get(show).delete(remove))
 }
 
-async fn show(state: Shared, centre: Centre, Names(job): Names<String>) -> Answer<Configuration> {
+/// A guest sees no secrets.
+async fn show(
+    state: Shared,
+    centre: Centre,
+    Extension(user): Extension<User>,
+    Names(job): Names<String>,
+) -> Answer<Configuration> {
     let document = read_one(&state, centre, async |all| {
         let stored = all.config(&job).await?;
         let bad = |error: elasticjob::DocumentError| OperationError::BadConfig {
             job: job.clone(),
             reason: error.to_string(),
         };
-        JobDocument::parse(stored.text.as_bytes()).map_err(bad)
+        let text = match user.role {
+            Role::Viewer => elasticjob::agent::masked_config(&stored.text),
+            Role::Admin => stored.text,
+        };
+        JobDocument::parse(text.as_bytes()).map_err(bad)
     });
     Ok(Model(Configuration::of(document.await?)))
 }

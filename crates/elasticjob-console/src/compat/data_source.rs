@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
+use elasticjob_core::wire::masked as secrets_masked;
 use serde::Serialize;
 
 use super::registry_center::masked;
@@ -28,7 +29,7 @@ impl From<Store> for DataSource {
         DataSource {
             name: store.name,
             driver: store.driver,
-            url: store.url,
+            url: secrets_masked(&store.url),
             username: store.username,
             password: store.password.map(|password| masked(&password)),
             activated: store.activated,
@@ -94,6 +95,13 @@ fn given(state: &State, fields: &Fields) -> Result<Store, Failure> {
         fields.required("driver")?;
     }
     fields.required("name")?;
+    // An address whose secrets were masked is the stored one.
+    if let Some(stored) = state.stores.stored(&store.name)?
+        && stored.url != store.url
+        && secrets_masked(&stored.url) == store.url
+    {
+        store.url = stored.url;
+    }
     // The password that was not shown is the stored one, for the database and user that it was stored for.
     if store.password.as_deref() == Some(MASKED)
         && let Some(stored) = state.stores.stored(&store.name)?

@@ -9,6 +9,7 @@ mod registry_center;
 mod servers;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -31,6 +32,9 @@ const CENTRE: &str = "Registry-Center";
 /// What browsers may send from other origins.
 const METHODS: &str = "GET,POST,PUT,DELETE,OPTIONS";
 const HEADERS: &str = "Content-Type,Access-Token,Registry-Center";
+
+/// Longest time for the body of a request.
+const BODY_MAX: Duration = Duration::from_secs(15);
 
 type Shared = axum::extract::State<Arc<State>>;
 
@@ -101,12 +105,16 @@ async fn guarded(state: Shared, mut request: Request, next: Next) -> Response {
                 let is_write = needed(&method, &path) > Role::Viewer;
                 let from = request.extensions().get::<Peer>().map(|peer| peer.0.ip().to_string()).unwrap_or_default();
                 request.extensions_mut().insert(user.clone());
-                let response = next.run(request).await;
-                if is_write {
-                    let failed = response.extensions().get::<Failed>().map(|failed| failed.0.as_str());
-                    tracing::info!(user = user.name, from, method = %method, path, error = failed, "console: request");
+                match is_write {
+                    false => next.run(request).await,
+                    true => completed(async move {
+                        let response = next.run(request).await;
+                        let failed = response.extensions().get::<Failed>().map(|failed| failed.0.as_str());
+                        tracing::info!(user = user.name, from, method = %method, path, error = failed, "console: request");
+                        response
+                    })
+                    .await,
                 }
-                response
             }
         }
     };
@@ -120,6 +128,12 @@ async fn guarded(state: Shared, mut request: Request, next: Next) -> Response {
         headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     }
     response
+}
+
+/// Completes a change, and its line in the log, although the client closes its connection meanwhile.
+pub(crate) async fn completed(change: impl Future<Output = Response> + Send + 'static) -> Response {
+    let failed = |_| Failure::failed("the request ended with a panic; see the log of the console").into_response();
+    tokio::spawn(change).await.unwrap_or_else(failed)
 }
 
 /// The text of a failure, for the log.
@@ -216,7 +230,8 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
             let text = format!("the body has the type `{}`; expected application/json", short(&kind));
             return Err(Failure::invalid(text));
         }
-        let body = Bytes::from_request(request, state).await;
+        let body = tokio::time::timeout(BODY_MAX, Bytes::from_request(request, state)).await;
+        let body = body.map_err(|_| Failure::invalid(format!("the body did not arrive within {BODY_MAX:?}")))?;
         Fields::parse(&body.map_err(|error| Failure::invalid(format!("cannot read the body: {error}")))?)
     }
 }

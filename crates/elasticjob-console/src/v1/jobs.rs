@@ -107,7 +107,7 @@ pub(super) async fn show(
 ) -> Result<Json<JobDetail>, Problem> {
     let picture = state.pictures.get(&state.centres, centre.name()).await?;
     let unknown = || Problem::not_found(format!("job `{}` not found", short(&job)));
-    let picture = picture.ok_or_else(unknown)?;
+    let picture = picture.ok_or_else(none_connected)?;
     let report = picture.job(&job).ok_or_else(unknown)?;
     let text = report.state.config.as_ref().map(elasticjob_core::tree::Node::text).unwrap_or_default();
     Ok(Json(JobView::new(report, Timestamp(clock::millis())).detail(masked_config(&text))))
@@ -242,12 +242,14 @@ async fn on<T>(
     work: impl AsyncFnOnce(&Operations) -> Result<T, OperationError>,
 ) -> Result<T, Problem> {
     let opened = state.centres.get(centre.name()).await?;
-    let none = || Problem::new(StatusCode::CONFLICT, "no registry center is connected");
-    let opened = opened.ok_or_else(none)?;
+    let opened = opened.ok_or_else(none_connected)?;
     let done = work(&opened.operations).await;
     opened.close().await;
-    state.pictures.forget(&state.centres, centre.name()).await;
     Ok(done?)
+}
+
+fn none_connected() -> Problem {
+    Problem::new(StatusCode::CONFLICT, "no registry center is connected")
 }
 
 async fn change(
@@ -255,6 +257,8 @@ async fn change(
     centre: &Centre,
     work: impl AsyncFnOnce(&Operations) -> Result<(), OperationError>,
 ) -> Result<Json<Done>, Problem> {
-    on(state, centre, work).await?;
+    let done = on(state, centre, work).await;
+    state.pictures.forget(&state.centres, centre.name()).await;
+    done?;
     Ok(Json(Done { notes: Vec::new() }))
 }

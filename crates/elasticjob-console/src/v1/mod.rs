@@ -9,6 +9,8 @@ mod stores;
 
 use std::sync::Arc;
 
+pub(crate) use overview::RunCache;
+
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
@@ -21,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use crate::access::{Access, FROM_PAGE, is_read, needed};
+use crate::compat::completed;
 use crate::failure::{Code, Failure};
 use crate::fields::{Fields, short};
 use crate::server::{Peer, State};
@@ -232,12 +235,16 @@ async fn guarded(state: Shared, mut request: Request, next: Next) -> Response {
     }
     let from = request.extensions().get::<Peer>().map(|peer| peer.0.ip().to_string()).unwrap_or_default();
     request.extensions_mut().insert(user.clone());
-    let response = next.run(request).await;
-    if needed(&method, &path) > Role::Viewer {
+    if needed(&method, &path) == Role::Viewer {
+        return next.run(request).await;
+    }
+    completed(async move {
+        let response = next.run(request).await;
         let failed = response.extensions().get::<Failed>().map(|failed| failed.0.as_str());
         tracing::info!(user = user.name, from, method = %method, path, error = failed, "console: request");
-    }
-    response
+        response
+    })
+    .await
 }
 
 #[cfg(test)]

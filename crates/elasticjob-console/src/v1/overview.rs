@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::routing::get;
 use axum::{Json, Router};
@@ -57,7 +58,7 @@ pub(crate) struct Registry {
 }
 
 /// Numbers of runs.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct RunCounts {
     /// RunCounts of items that started.
     total: u64,
@@ -75,8 +76,8 @@ pub(super) fn routes() -> Router<Arc<State>> {
 #[utoipa::path(get, path = "/api/v1/overview", tag = "overview", params(Centre),
     responses((status = 200, body = Overview), (status = 401, body = Problem), (status = 502, body = Problem)))]
 pub(super) async fn overview(state: Shared, Asked(centre): Asked<Centre>) -> Result<Json<Overview>, Problem> {
-    let picture = state.pictures.get(&state.centres, centre.name()).await?;
-    let runs = runs(&state).await;
+    let (picture, runs) = tokio::join!(state.pictures.get(&state.centres, centre.name()), runs(&state));
+    let picture = picture?;
     let now = Timestamp(clock::millis());
     let reports = picture.as_ref().map(|picture| picture.jobs.as_slice()).unwrap_or_default();
     let lines: Vec<JobLine> = reports.iter().map(|report| JobView::new(report, now).line()).collect();
@@ -115,7 +116,33 @@ pub(super) async fn overview(state: Shared, Asked(centre): Asked<Centre>) -> Res
     }))
 }
 
+/// The counts of runs, which all requests share: counting takes a while in a large trace, and must not hold up the overview.
+pub(crate) type RunCache = tokio::sync::Mutex<Option<(Instant, Option<RunCounts>)>>;
+
+/// Counts are made again when they are older.
+const COUNTED_FRESH: Duration = Duration::from_secs(10);
+/// Longest wait for the counts.
+const COUNT_MAX: Duration = Duration::from_secs(2);
+
 async fn runs(state: &State) -> Option<RunCounts> {
+    let late = || {
+        let fault = Some(format!("the trace store did not answer within {COUNT_MAX:?}"));
+        Some(RunCounts { total: 0, failed: 0, fault })
+    };
+    let counted = async {
+        let mut cache = state.runs.lock().await;
+        if let Some((at, counts)) = &*cache
+            && at.elapsed() < COUNTED_FRESH
+        {
+            return counts.clone();
+        }
+        let counts = tokio::time::timeout(COUNT_MAX, count(state)).await.unwrap_or_else(|_| late());
+        cache.insert((clock::now(), counts)).1.clone()
+    };
+    tokio::time::timeout(COUNT_MAX + Duration::from_millis(500), counted).await.unwrap_or_else(|_| late())
+}
+
+async fn count(state: &State) -> Option<RunCounts> {
     let reader = match state.stores.reader() {
         Ok(Some(reader)) => reader,
         Ok(None) => return None,

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use elasticjob::trace::DataSource;
+use elasticjob_core::wire::masked;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Named, Problem, Sent, Shared};
 use crate::configurations::Store;
+use crate::failure::Failure;
 use crate::server::State;
-use crate::stores::driver_of;
+use crate::stores::{check, driver_of};
 
 /// A trace store. Its password is never returned.
 #[derive(Debug, Serialize, ToSchema)]
@@ -54,7 +57,7 @@ pub(super) fn routes() -> Router<Arc<State>> {
 pub(super) async fn list(state: Shared) -> Result<Json<Vec<TraceStore>>, Problem> {
     let shown = |store: Store| TraceStore {
         name: store.name,
-        url: store.url,
+        url: masked(&store.url),
         username: store.username,
         has_password: store.password.is_some_and(|password| !password.is_empty()),
         connected: store.activated,
@@ -67,9 +70,13 @@ pub(super) async fn list(state: Shared) -> Result<Json<Vec<TraceStore>>, Problem
     responses((status = 201), (status = 400, body = Problem), (status = 409, body = Problem), (status = 502, body = Problem)))]
 pub(super) async fn add(state: Shared, Sent(fields): Sent) -> Result<StatusCode, Problem> {
     let url = fields.required("url")?;
+    let Some(driver) = driver_of(&url) else {
+        let reason = check(&DataSource::new(&url)).err().unwrap_or_else(|| "unsupported database".to_owned());
+        return Err(Failure::invalid(format!("field `url`: {reason}")).into());
+    };
     let store = Store {
         name: fields.required("name")?,
-        driver: driver_of(&url).unwrap_or_default().to_owned(),
+        driver: driver.to_owned(),
         url,
         username: fields.text("username")?.filter(|username| !username.is_empty()),
         password: fields.text("password")?.filter(|password| !password.is_empty()),
@@ -87,6 +94,7 @@ pub(super) async fn add(state: Shared, Sent(fields): Sent) -> Result<StatusCode,
     responses((status = 204), (status = 400, body = Problem), (status = 502, body = Problem)))]
 pub(super) async fn connect(state: Shared, Named(name): Named<String>) -> Result<StatusCode, Problem> {
     state.stores.connect(&name).await?;
+    *state.runs.lock().await = None;
     Ok(StatusCode::NO_CONTENT)
 }
 

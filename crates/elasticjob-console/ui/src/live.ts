@@ -1,4 +1,5 @@
 import { defineStore } from 'pinia';
+import { Problem } from './api/client';
 import { onBeforeUnmount, type Ref, ref, shallowRef, watch } from 'vue';
 
 const PERIOD = 2_000;
@@ -12,8 +13,12 @@ export const useLive = defineStore('live', () => {
   const isStale = ref(false);
   setInterval(() => {
     if (!isPaused.value && !document.hidden) now.value = Date.now();
-    isStale.value = !document.hidden && Date.now() - lastGood.value > STALE;
+    isStale.value = !document.hidden && !isPaused.value && Date.now() - lastGood.value > STALE;
   }, 1_000);
+  document.addEventListener('visibilitychange', () => {
+    // A page that comes to the front is given the time of one read.
+    if (!document.hidden) lastGood.value = Math.max(lastGood.value, Date.now() - STALE + PERIOD);
+  });
 
   function good(): void {
     lastGood.value = Date.now();
@@ -24,7 +29,11 @@ export const useLive = defineStore('live', () => {
 });
 
 /** Reads something again and again while its page is shown, and keeps the last answer if a read fails. */
-export function usePolled<T>(read: () => Promise<T>, key: () => unknown): {
+export function usePolled<T>(
+  read: () => Promise<T>,
+  key: () => unknown,
+  keeps = false,
+): {
   data: Ref<T | undefined>;
   error: Ref<Error | undefined>;
   refresh: () => Promise<void>;
@@ -48,6 +57,8 @@ export function usePolled<T>(read: () => Promise<T>, key: () => unknown): {
     } catch (failure) {
       if (mine !== turn || ended) return;
       error.value = failure as Error;
+      // The console answers; what is behind it does not.
+      if (failure instanceof Problem) live.good();
     }
     timer = window.setTimeout(tick, PERIOD);
   }
@@ -61,14 +72,20 @@ export function usePolled<T>(read: () => Promise<T>, key: () => unknown): {
     // By its value: a list is a new one each time.
     () => JSON.stringify(key()),
     () => {
-      data.value = undefined;
+      // What is shown stays until the next answer, where it is about the same thing.
+      if (!keeps) data.value = undefined;
       error.value = undefined;
       void refresh();
     },
     { immediate: true },
   );
+  function shown(): void {
+    if (!document.hidden && !live.isPaused) void refresh();
+  }
+  document.addEventListener('visibilitychange', shown);
   onBeforeUnmount(() => {
     ended = true;
+    document.removeEventListener('visibilitychange', shown);
     window.clearTimeout(timer);
   });
   return { data, error, refresh };

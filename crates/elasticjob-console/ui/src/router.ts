@@ -13,9 +13,14 @@ export const router = createRouter({
   ],
 });
 
-// The registry center stays in the address from page to page.
+// After an upgrade the files of a page that was open have other names: it is loaded again.
+router.onError((error: Error, to) => {
+  if (/dynamically imported module|Importing a module/.test(error.message)) window.location.assign(to.fullPath);
+});
+
+// The registry center stays in the address from page to page. A change on the same page is one of the user.
 router.beforeEach((to, from) => {
-  if (from.query.centre && !to.query.centre && to.name !== 'centres') {
+  if (to.path !== from.path && from.query.centre && !to.query.centre) {
     return { ...to, query: { ...to.query, centre: from.query.centre } };
   }
   return true;

@@ -7,16 +7,19 @@ export const useSession = defineStore('session', () => {
   const me = ref<Me>();
   const isKnown = ref(false);
   const hasExpired = ref(false);
+  const error = ref<Error>();
 
   /** Asks who is logged in. */
   async function load(): Promise<void> {
+    error.value = undefined;
     try {
       me.value = (await api.current()).me ?? undefined;
-    } catch {
-      me.value = undefined;
+      isKnown.value = true;
+      hasExpired.value = false;
+    } catch (failure) {
+      // The login may be valid: only the console does not answer.
+      error.value = failure as Error;
     }
-    isKnown.value = true;
-    hasExpired.value = false;
   }
 
   async function logIn(username: string, password: string): Promise<void> {
@@ -34,5 +37,5 @@ export const useSession = defineStore('session', () => {
     if (me.value) hasExpired.value = true;
   });
 
-  return { me, isKnown, hasExpired, load, logIn, logOut };
+  return { me, isKnown, hasExpired, error, load, logIn, logOut };
 });

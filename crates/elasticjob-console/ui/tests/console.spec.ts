@@ -89,6 +89,21 @@ test('search, filter and order survive a reload and a copied address', async ({ 
   await expect(other.locator('th[aria-sort=descending]')).toHaveText(/Job/);
 });
 
+test('the registry center is in the address, and the user can switch back', async ({ page }) => {
+  await logIn(page);
+  await expect(page).toHaveURL(/centre=local/);
+  const picker = page.getByLabel('Registry center');
+  await picker.selectOption('empty');
+  await expect(page.locator('.verdict')).toHaveText('This registry has no jobs.');
+  await page.getByRole('link', { name: /Jobs$/ }).first().click();
+  await expect(page).toHaveURL(/jobs.*centre=empty/);
+  await picker.selectOption('local');
+  await expect(page.locator('tbody th').first()).toBeVisible();
+  await expect(page).toHaveURL(/centre=local/);
+  await page.goBack();
+  await expect(page.locator('.verdict, .empty').first()).toBeVisible();
+});
+
 test('an item is disabled and enabled, and the page shows what the registry has', async ({ page }) => {
   const found = watched(page);
   await logIn(page);

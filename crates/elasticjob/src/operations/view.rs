@@ -8,7 +8,7 @@ use super::{OperationError, Operations};
 use crate::clock;
 
 impl Operations {
-    /// Every job with all of its nodes, by name. A job without a configuration is included, a node that is no job is not.
+    /// Every job with all of its nodes, by name. A job without a configuration is included, and one that the registry does not show; a node that is no job is not.
     ///
     /// # Errors
     ///
@@ -17,7 +17,8 @@ impl Operations {
     pub async fn full_reports(&self) -> Result<Vec<JobReport>, OperationError> {
         let names = self.names().await?;
         let mut reports = self.reports(&names, Detail::Full).await?;
-        reports.retain(|report| report.state.config.is_some() || report.state.has_servers);
+        let is_job = |report: &JobReport| report.state.config.is_some() || report.state.has_servers;
+        reports.retain(|report| is_job(report) || !report.denied.is_empty());
         Ok(reports)
     }
 

@@ -288,7 +288,7 @@ async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, 
         }
         (None, None) => {
             let path = std::path::absolute("elasticjob.db")?;
-            Arc::new(embedded::open(&path)?)
+            Arc::new(embedded::open_when_free(&path).await?)
         }
     };
     let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());

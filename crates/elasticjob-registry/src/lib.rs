@@ -217,7 +217,7 @@ pub async fn open(url: RegistryUrl) -> Result<Arc<dyn Registry>, Error> {
         #[cfg(feature = "zookeeper")]
         RegistryUrl::Zookeeper(settings) => Arc::new(zookeeper::Zookeeper::connect(settings)?),
         #[cfg(feature = "embedded")]
-        RegistryUrl::Embedded(path) => Arc::new(embedded::open(&path)?),
+        RegistryUrl::Embedded(path) => Arc::new(embedded::open_when_free(&path).await?),
         RegistryUrl::Memory(name) => Arc::new(memory::Memory::named(&name).connect()),
     })
 }

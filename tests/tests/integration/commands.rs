@@ -373,7 +373,7 @@ fn what_cannot_be_undone_is_asked_on_a_terminal() {
     };
     let (code, told) = asked("job remove tick", "n");
     assert!(
-        code == Some(1) && told.contains("all of their data? [y/N]") && told.contains("nothing was removed"),
+        code == Some(1) && told.contains("all of its data? [y/N]") && told.contains("nothing was removed"),
         "{told}"
     );
     assert!(text(&output(&["job", "list"], folder.path()).stdout).contains("tick"));

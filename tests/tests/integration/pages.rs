@@ -18,6 +18,10 @@ fn pages() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for folder in std::fs::read_dir(&docs).expect("the folder").flatten().filter(|e| e.path().is_dir()) {
         for page in std::fs::read_dir(folder.path()).expect("a folder").flatten() {
+            // Pictures are not pages.
+            if page.path().extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
             found.insert(page.path().strip_prefix(&docs).expect("below").display().to_string());
         }
     }

@@ -96,7 +96,7 @@ pub(super) async fn run(operations: &Operations, wanted: Wanted, yes: bool, form
     }
     if changes.is_empty() && !unknown.is_empty() {
         return Err(anyhow::anyhow!(
-            "{} in the registry; this command changes existing jobs, and an agent creates a job at its first start",
+            "{}; this command changes jobs that the registry has, and an agent creates a job at its first start",
             unknown.remove(0)
         )
         .into());

@@ -45,6 +45,21 @@ pub fn open(path: &Path) -> Result<Connection, Error> {
     Ok(serve(path, open_storage(path, storage)?))
 }
 
+/// The same, and waits up to two seconds for a process that holds the file: a command, or a console, holds it for a moment.
+///
+/// # Errors
+///
+/// As of [`open`].
+pub async fn open_when_free(path: &Path) -> Result<Connection, Error> {
+    let until = clock::instant() + HOLDER_PATIENCE;
+    loop {
+        match open(path) {
+            Err(Error::InUse { .. }) if clock::instant() < until => clock::sleep(HOLDER_PAUSE).await,
+            opened => return opened,
+        }
+    }
+}
+
 /// Reaches the registry of that file: through the socket where a process holds it, else by opening it. A file that this
 /// process may not write is opened for reading, where it has no holder; commits fail then.
 ///

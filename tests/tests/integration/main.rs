@@ -23,6 +23,7 @@ mod operations;
 mod overwrite;
 mod pages;
 mod quartz;
+mod recorded;
 mod refusals;
 mod rig;
 mod services;

@@ -192,11 +192,11 @@ impl File {
         let mut after = before.clone();
         let done = change(&mut after);
         if after != before {
-            let told =
+            let cannot_write =
                 |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", self.path.display()));
             let xml = quick_xml::se::to_string(&after).map_err(|error| Failure::failed(error.to_string()))?;
             let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?>\n{xml}\n");
-            self.write(&text).map_err(told)?;
+            self.write(&text).map_err(cannot_write)?;
         }
         Ok(done)
     }

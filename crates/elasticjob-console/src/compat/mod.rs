@@ -130,7 +130,7 @@ async fn guarded(state: Shared, mut request: Request, next: Next) -> Response {
     response
 }
 
-/// Completes a change, and its line in the log, although the client closes its connection meanwhile.
+/// Completes a change, and its line in the log, although the client closes its connection in the meantime.
 pub(crate) async fn completed(change: impl Future<Output = Response> + Send + 'static) -> Response {
     let failed = |_| Failure::failed("the request ended with a panic; see the log of the console").into_response();
     tokio::spawn(change).await.unwrap_or_else(failed)

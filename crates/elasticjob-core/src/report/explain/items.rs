@@ -43,39 +43,40 @@ impl Look<'_> {
             return self.push(CheckName::Items, Verdict::Cause, evidence);
         }
         if unowned.is_empty() && orphaned.is_empty() && resting.is_empty() {
-            let mut told: Vec<String> = owners.iter().map(|(id, items)| format!("{} on {id}", Ranges(items))).collect();
+            let mut parts: Vec<String> =
+                owners.iter().map(|(id, items)| format!("{} on {id}", Ranges(items))).collect();
             let verdict = if asked.is_some() { Verdict::Note } else { Verdict::Fine };
-            told.extend(since);
+            parts.extend(since);
             // Jobs with few items meet on the same instances.
             let few = items.len() < self.report.state.available().len();
             if few && self.config.is_some_and(|c| c.sharding_strategy.eq_ignore_ascii_case(shard::DEFAULT)) {
-                told.push(format!(
+                parts.push(format!(
                     "the strategy {} assigns the items of all jobs with few items to the same instances; `jobShardingStrategyType: ROUND_ROBIN` spreads them",
                     shard::DEFAULT
                 ));
             }
-            return self.push(CheckName::Items, verdict, told.join("; "));
+            return self.push(CheckName::Items, verdict, parts.join("; "));
         }
-        let mut told = Vec::new();
+        let mut parts = Vec::new();
         if !unowned.is_empty() {
-            told.push(format!("items {} have no owner", Ranges(&unowned)));
+            parts.push(format!("items {} have no owner", Ranges(&unowned)));
         }
         if !orphaned.is_empty() {
-            told.push(format!("items {} are owned by instances that have left", Ranges(&orphaned)));
+            parts.push(format!("items {} are owned by instances that have left", Ranges(&orphaned)));
         }
         if !resting.is_empty() {
-            told.push(format!(
+            parts.push(format!(
                 "items {} are owned by instances that start nothing, because they are leaving or their server is disabled",
                 Ranges(&resting)
             ));
         }
-        told.extend(since);
+        parts.extend(since);
         // A leader of Java divides when the job fires, or is triggered, and not before.
         let fired = asked.is_none_or(|asked| self.latest(SKIPPED_AFTER).is_some_and(|due| due > asked));
         if !fired {
-            told.push("a Java leader reshards at the next firing".into());
+            parts.push("a Java leader reshards at the next firing".into());
         }
-        self.push(CheckName::Items, if fired { Verdict::Cause } else { Verdict::Note }, told.join("; "));
+        self.push(CheckName::Items, if fired { Verdict::Cause } else { Verdict::Note }, parts.join("; "));
     }
 
     /// Whether a Rust instance has not claimed an item that was assigned to it a while ago. Java instances have no claims.

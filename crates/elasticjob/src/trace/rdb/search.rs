@@ -224,12 +224,12 @@ impl TraceReader {
             None => {
                 let opened = clock::within(CONNECT_MAX, Connection::open(&self.address)).await;
                 let opened = opened.ok_or_else(|| named(format!("no connection within {CONNECT_MAX:?}")))?;
-                opened.map_err(|trouble| named(trouble.to_string()))?
+                opened.map_err(|error| named(error.to_string()))?
             }
         };
         let done = clock::within(QUERY_MAX, work(&mut connection)).await;
         let done = done.ok_or_else(|| named(format!("no answer within {QUERY_MAX:?}")))?;
-        let done = done.map_err(|trouble| named(trouble.to_string()))?;
+        let done = done.map_err(|error| named(error.to_string()))?;
         *place = Some(connection);
         Ok(done)
     }

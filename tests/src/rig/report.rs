@@ -150,10 +150,19 @@ fn forged(evidence: &Evidence) -> Vec<(&'static str, Evidence)> {
         evidence.runs.push(run);
         evidence
     };
-    let scheduled = |run: &&Entry| !run.java && run.source == Source::Schedule && run.end.is_some();
-    let Some(run) = evidence.runs.iter().find(scheduled).cloned() else { return Vec::new() };
-    let again = Entry { start: Timestamp(run.start.0 + 1), ..run.clone() };
-    vec![("assignment", with(Entry { instance: "10.99.9.9@-@1".into(), ..run })), ("firings", with(again))]
+    // Where runs last longer than their period, and Java shares the job, nearly all runs of ours are catch-ups or takeovers.
+    let of = |source: Source| {
+        let ended = move |run: &&Entry| !run.java && run.source == source && run.end.is_some();
+        evidence.runs.iter().find(ended).cloned()
+    };
+    let Some(run) = of(Source::Schedule).or_else(|| of(Source::Misfire)).or_else(|| of(Source::Failover)) else {
+        return Vec::new();
+    };
+    let by_schedule = Entry { source: Source::Schedule, ..run.clone() };
+    let again = Entry { start: Timestamp(run.start.0 + 1), ..by_schedule.clone() };
+    let mut twice = with(by_schedule);
+    twice.runs.push(again);
+    vec![("assignment", with(Entry { instance: "10.99.9.9@-@1".into(), ..run })), ("firings", twice)]
 }
 
 impl fmt::Display for Report {
@@ -204,6 +213,11 @@ impl fmt::Display for Report {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use elasticjob_core::wire::JobDocument;
+    use elasticjob_sim::{Options, World};
+
     use super::*;
 
     #[test]
@@ -215,5 +229,27 @@ mod tests {
         };
         let void = [report(0, 0), report(0, 2), report(3, 0), report(3, 2)].map(|report| report.is_void());
         assert_eq!(void, [false, false, false, true]);
+    }
+
+    /// Whatever the runs of ours came from, something wrong can be made of one, and the oracle sees it.
+    #[test]
+    fn a_run_of_each_source_can_be_forged() {
+        let mut document = JobDocument::new("job", 2);
+        document.cron = Some("* * * * * ?".into());
+        let mut world = World::new(Options::new(1, document, 2));
+        world.run_until(Duration::from_secs(12));
+        let evidence = world.evidence(Duration::from_secs(8));
+        assert!(oracle::judge(&evidence).is_empty());
+        for source in [Source::Schedule, Source::Misfire, Source::Failover] {
+            let mut evidence = evidence.clone();
+            evidence.runs.iter_mut().for_each(|run| run.source = source);
+            let forgeries = forged(&evidence);
+            assert_eq!(forgeries.len(), 2, "{source:?}");
+            for (invariant, forged) in forgeries {
+                assert!(oracle::judge(&forged).iter().any(|violation| violation.invariant == invariant), "{source:?}");
+            }
+        }
+        let nothing = Evidence { runs: Vec::new(), ..evidence };
+        assert!(forged(&nothing).is_empty());
     }
 }

@@ -15,6 +15,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   ci            run all checks and tests
   integ [ARGS]  run the tests with real servers and the Java peer; ARGS go to the test runner
+  up [ARGS]     build the pages of the console, and run `elasticjob up` with ARGS
   ui            build the pages of the console, which the next build of the program contains; installs Node if it is missing
   rig [ARGS]    run clusters on hosts of their own under faults for an hour, and judge them; --mixed: two of four agents are Java
   rig beside    apply known faults to a cluster of Java instances and to one of Rust instances, and print a table
@@ -35,6 +36,7 @@ fn main() -> anyhow::Result<()> {
         "ci" => ci(),
         "integ" => integ(&rest),
         "ui" => ui(),
+        "up" => up(&rest),
         "rig" => rig(&rest),
         "bench" => bench::run_bench(&rest),
         "tidy" => tidy::run(&root()),
@@ -147,6 +149,16 @@ fn ui() -> anyhow::Result<()> {
         std::fs::write(&module, std::fs::read(&module)?)?;
     }
     Ok(())
+}
+
+/// Builds the pages of the console, then runs `elasticjob up`.
+fn up(arguments: &[String]) -> anyhow::Result<()> {
+    ui()?;
+    let mut command = vec!["run", "--quiet", "--bin", "elasticjob", "--", "up"];
+    command.extend(arguments.iter().map(String::as_str));
+    // Ctrl-C ends the process that runs the jobs, and this one waits for it.
+    tell(&format!("+ cargo {}", command.join(" ")));
+    Err(std::os::unix::process::CommandExt::exec(Command::new("cargo").args(command).current_dir(root())).into())
 }
 
 fn rig(arguments: &[String]) -> anyhow::Result<()> {

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use elasticjob::agent::missing_programs;
 use elasticjob::registry::{Connection, Error as RegistryError, Registry, embedded, zookeeper};
+use elasticjob::trace::TraceSettings;
 use elasticjob::{
     Error, Job, JobHandle, JobState, NetworkPreference, OneOffJob, Overwrite, Plugins, ScheduleJob, StopReason,
 };
+use elasticjob_console::Console;
 use elasticjob_core::config::JobConfig;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -21,17 +23,20 @@ use crate::args::Output;
 use crate::file::{self, AgentFile, Fault, FileFaults, FileJob, advice};
 use crate::output;
 use crate::serve::Served;
+use crate::up::{self, Up, embedded_path};
 
 /// After a second signal an agent in which nothing runs has this long to delete its nodes.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 /// SIGXFSZ, with the number that it has on Linux.
 const FILE_SIZE_SIGNAL: i32 = 25;
+/// The file of the embedded registry, in the working folder.
+pub(crate) const DEFAULT_REGISTRY: &str = "elasticjob.db";
 /// The jobs of `elasticjob up` without a file.
 const QUICK_START: &str = include_str!("quick-start.yaml");
 
-/// Runs the jobs of a file, or the quick-start ones.
-pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Failure> {
-    let file = load(path)?;
+/// Runs the jobs of a file, or the quick-start ones; with `up`, also the console, and the history beside an embedded registry.
+pub(crate) fn run(path: Option<&Path>, registry: Option<&str>, up: Option<Up>) -> Result<(), Failure> {
+    let mut file = load(path)?;
     log_warnings(&file, path);
     let registry = registry.map(absolute_registry);
     let registry = registry.as_deref();
@@ -53,7 +58,23 @@ pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Fai
         // Before anything is started: a signal that comes now is not lost.
         let signals = Signals::new()?;
         let connection = connect(&file, registry).await?;
+        let embedded = match registry {
+            Some(address) => embedded_path(address).map(Path::to_owned),
+            None if file.registry.is_none() => Some(std::path::absolute(DEFAULT_REGISTRY)?),
+            None => None,
+        };
+        let default_trace = embedded.as_deref().filter(|_| up.is_some()).and_then(up::trace_settings);
+        file.tracing = file.tracing.take().or_else(|| default_trace.clone());
         connection.trace(file.tracing.clone())?;
+        let console = match up {
+            Some(up) => {
+                let name =
+                    embedded.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+                let name = name.unwrap_or_else(|| connection.registry().describe());
+                up.start(&connection, name, file.tracing.as_ref()).await?
+            }
+            None => None,
+        };
         let mut served = Served::default();
         served.expect(names(&file.jobs));
         served.serve(file.services.clone(), &connection).await;
@@ -61,6 +82,8 @@ pub(crate) fn run(path: Option<&Path>, registry: Option<&str>) -> Result<(), Fai
             path,
             connection,
             served,
+            console,
+            default_trace,
             grace: file.shutdown_timeout,
             registry: file.registry.clone(),
             running: Vec::new(),
@@ -287,7 +310,7 @@ async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, 
             Arc::new(zookeeper::Zookeeper::connect(settings)?)
         }
         (None, None) => {
-            let path = std::path::absolute("elasticjob.db")?;
+            let path = std::path::absolute(DEFAULT_REGISTRY)?;
             Arc::new(embedded::open_when_free(&path).await?)
         }
     };
@@ -309,6 +332,10 @@ struct Agent<'a> {
     path: Option<&'a Path>,
     connection: Connection,
     served: Served,
+    /// The web console in this process.
+    console: Option<Console>,
+    /// The trace of a file that has no `tracing`.
+    default_trace: Option<TraceSettings>,
     grace: Duration,
     registry: Option<zookeeper::Settings>,
     /// The jobs that were started, also those that an operator has shut down since.
@@ -454,7 +481,8 @@ impl Agent<'_> {
             }
             Err(Failure::Unread) => return,
         };
-        if let Err(error) = self.connection.trace(file.tracing) {
+        let tracing = file.tracing.or_else(|| self.default_trace.clone());
+        if let Err(error) = self.connection.trace(tracing) {
             return tracing::error!("reload failed; running jobs are unchanged: {error}");
         }
         self.served.serve(file.services, &self.connection).await;
@@ -535,6 +563,9 @@ impl Agent<'_> {
         let running = futures_util::future::join_all(running);
         // A SIGHUP has asked these to stop before.
         futures_util::future::join(running, self.stopping.by_ref().collect::<Vec<_>>()).await;
+        if let Some(console) = self.console.take() {
+            console.stop().await;
+        }
         self.connection.close().await;
         tracing::info!("stopped");
     }

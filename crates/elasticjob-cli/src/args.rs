@@ -44,8 +44,8 @@ fn used(path: &str) -> &'static [&'static str] {
         " up" | " agent" => &["registry", "log_format", "verbose"],
         " console" => &["log_format", "verbose"],
         " check" | " cron" => &["output"],
-        " job list" | " job show" | " job config" | " job apply" | " job trigger" | " job history" | " job explain"
-        | " server list" | " server show" | " shard list" => &["registry", "output"],
+        " job list" | " job show" | " job config" | " job apply" | " job trigger" | " job history" | " job ledger"
+        | " job explain" | " server list" | " server show" | " shard list" => &["registry", "output"],
         _ if path.starts_with(" job ") || path.starts_with(" server ") || path.starts_with(" shard ") => &["registry"],
         _ => &[],
     }
@@ -80,10 +80,17 @@ fn hide_unused(command: &mut clap::Command, path: &str) {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the jobs of FILE (default: two quick-start jobs), on an embedded registry unless FILE has `regCenter`
+    /// Run the jobs of FILE (default: two quick-start jobs) and the web console in one process, on an embedded registry unless FILE has
+    /// `regCenter`
     Up {
         /// Agent file: YAML in the form of Java's Spring Boot starter configuration
         file: Option<PathBuf>,
+        /// Port of the console, on 127.0.0.1 [default: 8899, or any free port if it is in use]
+        #[arg(short, long)]
+        port: Option<u16>,
+        /// Run the jobs without the web console
+        #[arg(long, conflicts_with = "port")]
+        no_console: bool,
     },
     /// Run the jobs of FILE
     Agent {
@@ -221,6 +228,8 @@ pub(crate) enum JobOperation {
     },
     /// Print the latest runs of a job from the event trace
     History(History),
+    /// Print what became of the latest due times of a job: ran, late, caught up, skipped, lost or missed, and why
+    Ledger(DueLedger),
     /// Explain why a job does not run: one line per check, with the evidence
     Explain {
         /// Job name
@@ -228,12 +237,10 @@ pub(crate) enum JobOperation {
     },
 }
 
-/// A history to print.
+/// The database of the event trace.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct History {
-    /// Job name
-    pub(crate) name: String,
-    /// Database: sqlite://PATH, postgres://HOST:PORT/NAME or mysql://HOST:PORT/NAME [default: `tracing` of --file, or the database that Java stored in the job's configuration].
+pub(crate) struct Database {
+    /// Database: sqlite://PATH, postgres://HOST:PORT/NAME or mysql://HOST:PORT/NAME [default: `tracing` of --file, the database that Java stored in the job's configuration, or the history that `up` keeps beside an embedded registry].
     /// The password comes from ELASTICJOB_DATABASE_PASSWORD
     #[arg(long, value_name = "URL")]
     pub(crate) database: Option<String>,
@@ -243,6 +250,15 @@ pub(crate) struct History {
     /// Agent file whose `tracing` names the database
     #[arg(long, conflicts_with = "database")]
     pub(crate) file: Option<PathBuf>,
+}
+
+/// A history to print.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct History {
+    /// Job name
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) database: Database,
     /// Only failed runs
     #[arg(long)]
     pub(crate) failed: bool,
@@ -251,6 +267,24 @@ pub(crate) struct History {
     pub(crate) since: Option<String>,
     /// Maximum number of runs, the latest first
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) limit: u32,
+}
+
+/// A due ledger to print.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DueLedger {
+    /// Job name
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) database: Database,
+    /// Only due times at which an item did not run on time
+    #[arg(long)]
+    pub(crate) missed: bool,
+    /// Only due times up to this one (RFC 3339) [default: now]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// Number of due times to judge, the latest first; fewer for a job with many items
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
 }
 

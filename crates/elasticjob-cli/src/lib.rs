@@ -12,6 +12,7 @@ mod man;
 mod operations;
 mod output;
 mod serve;
+mod up;
 
 use std::process::ExitCode;
 
@@ -86,8 +87,11 @@ pub fn faults(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Vec<S
 fn run(mut args: Args) -> Result<(), Failure> {
     args.registry.take_if(|registry| registry.is_empty()); // a variable that is set and empty
     match args.command {
-        Command::Up { file } => agent::run(file.as_deref(), args.registry.as_deref()),
-        Command::Agent { file } => agent::run(Some(&file), args.registry.as_deref()),
+        Command::Up { file, port, no_console } => {
+            let up = up::Up { port, console: !no_console };
+            agent::run(file.as_deref(), args.registry.as_deref(), Some(up))
+        }
+        Command::Agent { file } => agent::run(Some(&file), args.registry.as_deref(), None),
         Command::Console { file, port, listen } => console::run(file.as_deref(), port, listen),
         Command::Check { file } => agent::check(&file, args.output),
         Command::Cron { expression, zone, from, count } => {

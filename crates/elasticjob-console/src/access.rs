@@ -9,8 +9,6 @@ use crate::settings::Role;
 
 /// The header with the token of a login.
 pub(crate) const TOKEN: &str = "Access-Token";
-/// The cookie with the token of a login in a browser.
-pub(crate) const COOKIE: &str = "elasticjob_session";
 /// A header that pages of other origins cannot send without permission: a request with the cookie that changes something needs it.
 pub(crate) const FROM_PAGE: &str = "X-Requested-With";
 
@@ -32,18 +30,25 @@ impl Access {
         if let Some(user) = headers.get(TOKEN).and_then(|token| token.to_str().ok()).and_then(user) {
             return Access::Token(user);
         }
-        match cookie(headers).filter(|_| cookies).and_then(user) {
+        match cookie(state, headers).filter(|_| cookies).and_then(user) {
             Some(user) => Access::Cookie(user),
             None => Access::None,
         }
     }
 }
 
+/// The name of the cookie with the token of a login in a browser. Browsers send the cookies of a host to all of its ports, so two
+/// consoles on one host need two names.
+pub(crate) fn cookie_name(state: &State) -> String {
+    format!("elasticjob_session_{}", state.settings.listen.port())
+}
+
 /// The token in the cookie.
-pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn cookie<'a>(state: &State, headers: &'a HeaderMap) -> Option<&'a str> {
+    let wanted = cookie_name(state);
     let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+    pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
 /// Whether a request only reads.

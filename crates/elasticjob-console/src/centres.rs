@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::configurations::{Centre, File};
 use crate::failure::Failure;
 use crate::fields::short;
+use crate::settings::Own;
 
 /// Longest wait for a registry to answer, as in ElasticJob-UI.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -25,6 +26,8 @@ type Key = (String, String, Option<String>);
 #[derive(Debug)]
 pub(crate) struct Centres {
     file: Arc<File>,
+    /// The registry of this process, which is always connected.
+    own: Option<Own>,
     open: Mutex<HashMap<Key, Arc<dyn Registry>>>,
 }
 
@@ -45,13 +48,22 @@ impl Opened {
 }
 
 impl Centres {
-    pub(crate) fn new(file: Arc<File>) -> Centres {
-        Centres { file, open: Mutex::default() }
+    pub(crate) fn new(file: Arc<File>, own: Option<Own>) -> Centres {
+        Centres { file, own, open: Mutex::default() }
     }
 
-    /// All centres, in the order in which they were added.
+    /// All centres: that of this process, then those of the file in the order in which they were added.
     pub(crate) fn all(&self) -> Result<Vec<Centre>, Failure> {
-        Ok(self.file.read()?.entries())
+        let stored: Vec<Centre> = self.file.read()?.entries();
+        let Some(own) = &self.own else { return Ok(stored) };
+        let others = stored.into_iter().filter(|centre| centre.name != own.name);
+        let others = others.map(|centre| Centre { activated: false, ..centre });
+        Ok(std::iter::once(centre_of(own)).chain(others).collect())
+    }
+
+    /// The centre of this process, if it is the one of that name.
+    pub(crate) fn own(&self, name: &str) -> Option<&Own> {
+        self.own.as_ref().filter(|own| own.name == name)
     }
 
     /// The activated one.
@@ -62,11 +74,18 @@ impl Centres {
     /// Adds one. Returns `false` if there is one of that name.
     pub(crate) fn add(&self, centre: Centre) -> Result<bool, Failure> {
         address(&centre)?;
-        self.file.add(centre)
+        match self.own(&centre.name) {
+            Some(_) => Ok(false),
+            None => self.file.add(centre),
+        }
     }
 
     /// Removes one, and closes its connection.
     pub(crate) async fn remove(&self, name: &str) -> Result<(), Failure> {
+        if self.own(name).is_some() {
+            let text = format!("registry center `{}` is that of this process; it cannot be removed", short(name));
+            return Err(Failure::invalid(text));
+        }
         self.file.remove::<Centre>(name)?;
         let wanted: Vec<Key> = self.all()?.iter().map(key).collect();
         let unused: Vec<Arc<dyn Registry>> = {
@@ -98,7 +117,10 @@ impl Centres {
 
     async fn activate(&self, centre: &Centre) -> Result<(), Failure> {
         self.open(centre).await?.close().await;
-        self.file.activate(centre)
+        match self.own(&centre.name) {
+            Some(_) => Ok(()),
+            None => self.file.activate(centre),
+        }
     }
 
     /// Opens the centre of that name; without a name, the activated one. `None` if none is activated.
@@ -127,6 +149,9 @@ impl Centres {
     }
 
     async fn open(&self, centre: &Centre) -> Result<Opened, Failure> {
+        if let Some(own) = self.own(&centre.name) {
+            return answering(Arc::clone(&own.registry)).await;
+        }
         // An embedded registry is not held between requests: its file belongs to the agents.
         if centre.address.starts_with(EMBEDDED) {
             let registry = attach(&centre.address).await.map_err(|error| {
@@ -136,19 +161,7 @@ impl Centres {
             })?;
             return Ok(Opened { operations: Operations::new(Arc::clone(&registry)), registry: Some(registry) });
         }
-        let registry = self.connected(centre)?;
-        let mut link = registry.link();
-        let ready = link.wait_for(|link| !matches!(link, Link::Down { refused: false, .. }));
-        let link = tokio::time::timeout(CONNECT_MAX, ready).await.ok().and_then(|link| link.ok().map(|l| l.clone()));
-        let name = registry.describe();
-        match link.unwrap_or_else(|| registry.link().borrow().clone()) {
-            Link::Up { .. } => Ok(Opened { operations: Operations::new(registry), registry: None }),
-            Link::Down { reason, refused: true } => {
-                Err(Failure::failed(format!("{name} refuses this console: {reason}")))
-            }
-            Link::Down { reason, refused: false } => Err(Failure::failed(format!("{name} does not answer: {reason}"))),
-            Link::Closed => Err(Failure::failed(format!("{name}: the connection is closed"))),
-        }
+        answering(self.connected(centre)?).await
     }
 
     /// The connection to a ZooKeeper; several centres may share it.
@@ -162,6 +175,30 @@ impl Centres {
         let registry: Arc<dyn Registry> = Arc::new(registry);
         open.insert(key(centre), Arc::clone(&registry));
         Ok(registry)
+    }
+}
+
+/// The operations on a registry, as soon as it answers.
+async fn answering(registry: Arc<dyn Registry>) -> Result<Opened, Failure> {
+    let mut link = registry.link();
+    let ready = link.wait_for(|link| !matches!(link, Link::Down { refused: false, .. }));
+    let link = tokio::time::timeout(CONNECT_MAX, ready).await.ok().and_then(|link| link.ok().map(|l| l.clone()));
+    let name = registry.describe();
+    match link.unwrap_or_else(|| registry.link().borrow().clone()) {
+        Link::Up { .. } => Ok(Opened { operations: Operations::new(registry), registry: None }),
+        Link::Down { reason, refused: true } => Err(Failure::failed(format!("{name} refuses this console: {reason}"))),
+        Link::Down { reason, refused: false } => Err(Failure::failed(format!("{name} does not answer: {reason}"))),
+        Link::Closed => Err(Failure::failed(format!("{name}: the connection is closed"))),
+    }
+}
+
+fn centre_of(own: &Own) -> Centre {
+    Centre {
+        name: own.name.clone(),
+        address: own.registry.describe(),
+        namespace: String::new(),
+        digest: None,
+        activated: true,
     }
 }
 

@@ -20,4 +20,4 @@ mod v1;
 mod view;
 
 pub use server::{Console, ConsoleError};
-pub use settings::{Account, Role, Settings, SettingsFault, Source};
+pub use settings::{Account, Own, Role, Settings, SettingsFault, Source};

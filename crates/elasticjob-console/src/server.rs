@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -20,6 +21,7 @@ use crate::centres::Centres;
 use crate::clock;
 use crate::compat;
 use crate::configurations::File;
+use crate::failure::Failure;
 use crate::pages;
 use crate::pictures::Pictures;
 use crate::sessions::Sessions;
@@ -36,7 +38,11 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(500);
 /// Requests that are in progress at a stop may take so long.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
+/// The path of a link that logs in.
+const LOGIN: &str = "/login";
+
 /// What the handlers share.
+#[derive(Debug)]
 pub(crate) struct State {
     pub(crate) settings: Settings,
     pub(crate) sessions: Sessions,
@@ -44,6 +50,13 @@ pub(crate) struct State {
     pub(crate) stores: Stores,
     pub(crate) pictures: Pictures,
     pub(crate) runs: v1::RunCache,
+}
+
+impl State {
+    /// A link that logs in its first user.
+    pub(crate) fn invitation(&self) -> Result<String, Failure> {
+        Ok(format!("http://{}{LOGIN}?token={}", self.settings.listen, self.sessions.invite()?))
+    }
 }
 
 /// The peer of a connection.
@@ -54,6 +67,7 @@ pub(crate) struct Peer(pub(crate) SocketAddr);
 #[derive(Debug)]
 pub struct Console {
     address: SocketAddr,
+    state: Arc<State>,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
@@ -76,6 +90,12 @@ pub enum ConsoleError {
         /// The file and its fault.
         reason: String,
     },
+    /// No token could be made.
+    #[error("{reason}")]
+    Random {
+        /// Why.
+        reason: String,
+    },
 }
 
 impl Console {
@@ -84,19 +104,20 @@ impl Console {
     /// # Errors
     ///
     /// The port is in use, or `Configurations.xml` is damaged.
-    pub async fn start(settings: Settings) -> Result<Console, ConsoleError> {
+    pub async fn start(mut settings: Settings) -> Result<Console, ConsoleError> {
         let file = Arc::new(File::in_folder(&settings.folder));
-        let centres = Centres::new(Arc::clone(&file));
+        let centres = Centres::new(Arc::clone(&file), settings.own.clone());
         let activated = centres.activated().map_err(|error| ConsoleError::Configurations { reason: error.text })?;
         let address = settings.listen;
         let listener = TcpListener::bind(address).await.map_err(|error| ConsoleError::Listen { address, error })?;
         let address = listener.local_addr().unwrap_or(address);
+        settings.listen = address;
         let state = Arc::new(State {
             sessions: Sessions::new(settings.accounts.clone(), settings.token_life),
             centres,
             pictures: Pictures::default(),
             runs: v1::RunCache::default(),
-            stores: Stores::new(file, settings.drivers.clone(), settings.default_store.clone()),
+            stores: Stores::new(file, settings.drivers.clone(), settings.default_store.clone(), settings.own.clone()),
             settings,
         });
         if let Some(centre) = activated {
@@ -109,8 +130,18 @@ impl Console {
             });
         }
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(serve(listener, state, stopped));
-        Ok(Console { address, stop, task })
+        let task = tokio::spawn(serve(listener, Arc::clone(&state), stopped));
+        Ok(Console { address, state, stop, task })
+    }
+
+    /// Returns a new link that logs in its first user as administrator. Links from before are not valid any more. When this one has been
+    /// used, the next one is logged.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no random numbers.
+    pub fn invitation(&self) -> Result<String, ConsoleError> {
+        self.state.invitation().map_err(|failure| ConsoleError::Random { reason: failure.text })
     }
 
     /// The address and port on which it listens.
@@ -129,6 +160,7 @@ async fn serve(listener: TcpListener, state: Arc<State>, mut stopped: watch::Rec
     let router = Router::new()
         .nest("/api/v1", v1::router(Arc::clone(&state)))
         .nest("/api", compat::router(Arc::clone(&state)))
+        .route(LOGIN, get(v1::accept).with_state(Arc::clone(&state)))
         .fallback(pages::serve)
         .layer(axum::middleware::map_response(protected))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&state), named));

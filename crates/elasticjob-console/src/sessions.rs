@@ -24,6 +24,9 @@ const FAILURES_IN: Duration = Duration::from_secs(60);
 /// Maximum number of addresses whose failed logins are counted.
 const ADDRESSES_MAX: usize = 10_000;
 
+/// The name of a user who logged in with a link.
+const INVITED: &str = "admin";
+
 /// The user of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct User {
@@ -38,12 +41,37 @@ pub(crate) struct Sessions {
     life: Duration,
     /// By the digest of the token: the token itself is not stored.
     open: Mutex<HashMap<[u8; 32], (User, Instant)>>,
+    /// The digest of the token that logs in whoever sends it, once.
+    invitation: Mutex<Option<[u8; 32]>>,
     failures: Mutex<HashMap<IpAddr, (u32, Instant)>>,
 }
 
 impl Sessions {
     pub(crate) fn new(accounts: Vec<Account>, life: Duration) -> Sessions {
-        Sessions { accounts, life, open: Mutex::default(), failures: Mutex::default() }
+        Sessions { accounts, life, open: Mutex::default(), invitation: Mutex::default(), failures: Mutex::default() }
+    }
+
+    /// Whether a login with a password is possible.
+    pub(crate) fn has_accounts(&self) -> bool {
+        !self.accounts.is_empty()
+    }
+
+    /// Returns a new token with which somebody can log in once, as administrator. The one before is not valid any more.
+    pub(crate) fn invite(&self) -> Result<String, Failure> {
+        let token = new_token()?;
+        *self.invitation.lock() = Some(key(&token));
+        Ok(token)
+    }
+
+    /// Logs in whoever sends the token of [`Sessions::invite`]; returns the user with the token of the session.
+    pub(crate) fn accept(&self, token: &str, now: Instant) -> Result<(User, String), Failure> {
+        let mut invitation = self.invitation.lock();
+        if !invitation.is_some_and(|expected| verify_slices_are_equal(&expected, &key(token)).is_ok()) {
+            return Err(Failure::unauthorized());
+        }
+        let session = self.start(User { name: INVITED.to_owned(), role: Role::Admin }, now)?;
+        *invitation = None;
+        Ok(session)
     }
 
     /// Logs a user in; returns the user with a new token.
@@ -68,10 +96,11 @@ impl Sessions {
             self.count_failure(from, now);
             return Err(Failure::unauthorized());
         };
-        let user = User { name: account.username.clone(), role: account.role };
-        let mut bytes = [0; TOKEN_BYTES];
-        SystemRandom::new().fill(&mut bytes).map_err(|_| Failure::failed("the system gives no random numbers"))?;
-        let token = URL_SAFE_NO_PAD.encode(bytes);
+        self.start(User { name: account.username.clone(), role: account.role }, now)
+    }
+
+    fn start(&self, user: User, now: Instant) -> Result<(User, String), Failure> {
+        let token = new_token()?;
         let mut open = self.open.lock();
         open.retain(|_, (_, end)| *end > now);
         // The logins of one account make no room by ending those of another.
@@ -122,6 +151,12 @@ fn network(address: IpAddr) -> IpAddr {
         IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & !u128::from(u64::MAX)).into()),
         ip @ IpAddr::V4(_) => ip,
     }
+}
+
+fn new_token() -> Result<String, Failure> {
+    let mut bytes = [0; TOKEN_BYTES];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| Failure::failed("the system gives no random numbers"))?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
 fn key(token: &str) -> [u8; 32] {
@@ -197,6 +232,20 @@ mod tests {
             sessions.login(HERE, "guest", "secret", now + Duration::from_secs(1)).expect("a login");
         }
         assert!(sessions.user(&admin, now).is_some());
+    }
+
+    #[test]
+    fn an_invitation_is_valid_once_and_only_the_newest() {
+        let (sessions, now) = (sessions(), crate::clock::now());
+        assert!(sessions.accept("", now).is_err(), "none was made");
+        let first = sessions.invite().expect("a token");
+        let second = sessions.invite().expect("a token");
+        assert!(sessions.accept(&first, now).is_err());
+        let (user, token) = sessions.accept(&second, now).expect("a login");
+        assert_eq!(user, User { name: "admin".into(), role: Role::Admin });
+        assert_eq!(sessions.user(&token, now), Some(user));
+        assert!(sessions.accept(&second, now).is_err(), "it was used");
+        assert_eq!(sessions.user(&second, now), None, "it is no session");
     }
 
     #[test]

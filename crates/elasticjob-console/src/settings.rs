@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use elasticjob::registry::Registry;
 use elasticjob::trace::DataSource;
 use java_properties::{LineContent, PropertiesIter};
 
@@ -17,6 +19,8 @@ const PORT: u16 = 8899;
 const DEFAULT_LOGIN: &str = "root";
 /// Life of a login.
 const TOKEN_LIFE: Duration = Duration::from_secs(3_600);
+/// Life of a login by a link: the link is valid once, and the process lives as long as its terminal.
+const OWN_TOKEN_LIFE: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// The folder of `Configurations.xml` below the home folder.
 const FOLDER: &str = ".elasticjob-console";
 
@@ -67,6 +71,28 @@ pub struct Settings {
     pub default_store: Option<DataSource>,
     /// The folder of `Configurations.xml`.
     pub folder: PathBuf,
+    /// The registry of the agent in whose process the console runs, if it does.
+    pub own: Option<Own>,
+}
+
+/// The registry and the trace of the agent in whose process a console runs. They are the first registry center and the first trace
+/// store of the console, and cannot be removed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Own {
+    /// The name of the registry center.
+    pub name: String,
+    /// The registry. The console does not close it.
+    pub registry: Arc<dyn Registry>,
+    /// Where the agent writes its event trace.
+    pub store: Option<DataSource>,
+}
+
+impl Own {
+    /// Creates the center of an agent.
+    pub fn new(name: impl Into<String>, registry: Arc<dyn Registry>, store: Option<DataSource>) -> Own {
+        Own { name: name.into(), registry, store }
+    }
 }
 
 /// Where the settings come from.
@@ -255,7 +281,24 @@ impl Settings {
                 .unwrap_or_default(),
             default_store,
             folder: home.join(FOLDER),
+            own: None,
         })
+    }
+
+    /// Returns the settings of a console in the process of an agent: on the loopback address, without accounts. Its users log in with
+    /// the link that [`Console::invitation`](crate::Console::invitation) returns.
+    pub fn beside(own: Own, home: &Path, port: Option<u16>) -> Settings {
+        Settings {
+            listen: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port.unwrap_or(PORT)),
+            accounts: Vec::new(),
+            token_life: OWN_TOKEN_LIFE,
+            drivers: all_drivers(),
+            origins: BTreeSet::new(),
+            hosts: BTreeSet::new(),
+            default_store: None,
+            folder: home.join(FOLDER),
+            own: Some(own),
+        }
     }
 
     /// Returns `true` if a request may name this host. A web page of another site can have its name resolved to a loopback address, and

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::configurations::{File, Store};
 use crate::failure::Failure;
 use crate::fields::short;
+use crate::settings::Own;
 
 /// The driver classes of JDBC that are understood, each with the databases of its addresses.
 pub(crate) const DRIVERS: [(&str, &[&str]); 5] = [
@@ -28,12 +29,22 @@ pub(crate) struct Stores {
     /// The driver classes that a store may have.
     drivers: BTreeSet<String>,
     default: Option<DataSource>,
-    reader: Mutex<Option<(DataSource, Arc<TraceReader>)>>,
+    /// The centre of this process, which has a store of its own.
+    own: Option<Own>,
+    readers: Mutex<Vec<(DataSource, Arc<TraceReader>)>>,
 }
 
+/// Maximum number of readers that are kept; each has a connection.
+const READERS_MAX: usize = 8;
+
 impl Stores {
-    pub(crate) fn new(file: Arc<File>, drivers: BTreeSet<String>, default: Option<DataSource>) -> Stores {
-        Stores { file, drivers, default, reader: Mutex::default() }
+    pub(crate) fn new(
+        file: Arc<File>,
+        drivers: BTreeSet<String>,
+        default: Option<DataSource>,
+        own: Option<Own>,
+    ) -> Stores {
+        Stores { file, drivers, default, own, readers: Mutex::default() }
     }
 
     /// The driver classes that are understood and allowed.
@@ -82,22 +93,40 @@ impl Stores {
         Ok(self.all()?.into_iter().find(|store| store.name == name))
     }
 
-    /// The reader of the activated store, else of the default one; `None` if there is neither.
-    pub(crate) fn reader(&self) -> Result<Option<Arc<TraceReader>>, Failure> {
+    /// The trace store of this process: the centre's name and the database.
+    pub(crate) fn own(&self) -> Option<(&str, &DataSource)> {
+        let own = self.own.as_ref()?;
+        Some((&own.name, own.store.as_ref()?))
+    }
+
+    /// The reader of the history of a centre: of its own store if it is the centre of this process, else of the activated store, else
+    /// of the default one; `None` if there is none.
+    pub(crate) fn reader(&self, centre: Option<&str>) -> Result<Option<Arc<TraceReader>>, Failure> {
+        if let Some((name, source)) = self.own()
+            && centre.is_none_or(|centre| centre == name)
+        {
+            return self.reader_of(source.clone(), true).map(Some);
+        }
         let activated = self.all()?.into_iter().find(|store| store.activated);
         if let Some(store) = &activated {
             self.check(store)?;
         }
-        let Some(source) = activated.as_ref().map(source).or_else(|| self.default.clone()) else { return Ok(None) };
-        let mut reader = self.reader.lock();
-        if let Some((of, reader)) = &*reader
-            && *of == source
-        {
-            return Ok(Some(Arc::clone(reader)));
+        let source = activated.as_ref().map(source).or_else(|| self.default.clone());
+        source.map(|source| self.reader_of(source, false)).transpose()
+    }
+
+    fn reader_of(&self, source: DataSource, may_be_new: bool) -> Result<Arc<TraceReader>, Failure> {
+        let mut readers = self.readers.lock();
+        if let Some((_, reader)) = readers.iter().find(|(of, _)| *of == source) {
+            return Ok(Arc::clone(reader));
         }
-        let new = Arc::new(TraceReader::new(&source).map_err(Failure::failed)?);
-        *reader = Some((source, Arc::clone(&new)));
-        Ok(Some(new))
+        let new = TraceReader::new(&source).map_err(Failure::failed)?;
+        let new = Arc::new(if may_be_new { new.maybe_new() } else { new });
+        if readers.len() == READERS_MAX {
+            readers.remove(0);
+        }
+        readers.push((source, Arc::clone(&new)));
+        Ok(new)
     }
 
     /// Checks that the driver is one that is allowed, and that the address is one of its databases.

@@ -39,6 +39,11 @@ pub(crate) enum StateKind {
 }
 
 impl StateKind {
+    /// Whether a job in this state fires at its due times.
+    pub(crate) fn fires(self) -> bool {
+        !matches!(self, StateKind::Disabled | StateKind::Offline | StateKind::BadConfiguration | StateKind::Denied)
+    }
+
     /// Whether a person should look at the job.
     pub(crate) fn needs_attention(self) -> bool {
         self <= StateKind::Resharding

@@ -100,6 +100,8 @@ pub mod agent {
     pub use crate::contract::props::PROPERTIES;
     pub use crate::execute::{missing_programs, shell_warnings};
     pub use crate::identity::server_ip;
+    #[cfg(feature = "rdb")]
+    pub use crate::operations::stored_source;
     pub use crate::operations::{DUMP_ANSWER_MAX, dump_from};
     pub use crate::plugins::THREAD_POOLS;
     pub use crate::printable::printable;

@@ -31,6 +31,7 @@ mod tracing;
 mod transcripts;
 mod triggers;
 mod types;
+mod up;
 mod ways;
 mod znodes;
 

@@ -1,12 +1,12 @@
 //! `elasticjob job history`: the latest runs, from the event trace.
 
 use elasticjob::trace::DataSource;
-use elasticjob::{History, HistoryEntry, HistoryQuery, Operations, Timestamp};
+use elasticjob::{History, HistoryEntry, HistoryQuery, JobDocument, Operations, Timestamp};
 use serde_json::{Map, Value, json};
 
-use crate::args::{History as HistoryArgs, Output};
+use crate::args::{Database, History as HistoryArgs, Output};
 use crate::output::{self, Listing};
-use crate::{Failure, agent};
+use crate::{Failure, agent, up};
 
 /// What is asked for, and where; none for the database of the job's configuration.
 pub(super) struct Wanted {
@@ -15,34 +15,45 @@ pub(super) struct Wanted {
 }
 
 pub(super) fn wanted(history: &HistoryArgs) -> Result<Wanted, Failure> {
-    let HistoryArgs { name: _, database, user, file, failed, since, limit } = history;
-    let wrong = |line: String| Failure::Wrong(vec![format!("elasticjob: {line}")]);
-    let since = since.as_ref().map(|text| {
-        let moment: Result<jiff::Timestamp, _> = text.parse();
-        let told = |_| wrong(format!("--since `{text}`: expected a time like 2026-03-29T00:00:00Z"));
-        moment.map(|moment| Timestamp(moment.as_millisecond())).map_err(told)
-    });
-    let source = match (database, file) {
+    let HistoryArgs { name: _, database, failed, since, limit } = history;
+    let since = since.as_deref().map(|text| moment("--since", text)).transpose()?;
+    let mut query = HistoryQuery::latest(*limit);
+    query.failed = *failed;
+    query.since = since;
+    Ok(Wanted { source: named(database)?, query })
+}
+
+fn wrong(line: String) -> Failure {
+    Failure::Wrong(vec![format!("elasticjob: {line}")])
+}
+
+/// Reads a time of an option.
+pub(super) fn moment(option: &str, text: &str) -> Result<Timestamp, Failure> {
+    let moment: jiff::Timestamp =
+        text.parse().map_err(|_| wrong(format!("{option} `{text}`: expected a time like 2026-03-29T00:00:00Z")))?;
+    Ok(Timestamp(moment.as_millisecond()))
+}
+
+/// The database that the options name, if they name one.
+pub(super) fn named(options: &Database) -> Result<Option<DataSource>, Failure> {
+    let Database { database, user, file } = options;
+    match (database, file) {
         (Some(url), _) => {
             let password = std::env::var("ELASTICJOB_DATABASE_PASSWORD").ok().filter(|p| !p.is_empty());
             let mut source = DataSource::new(url);
             source.username = user.clone();
             source.password = password;
             elasticjob::trace::rdb::check(&source).map_err(|reason| wrong(format!("--database: {reason}")))?;
-            Some(source)
+            Ok(Some(source))
         }
         (None, Some(file)) => {
             let found = agent::load(Some(file))?.tracing.map(|settings| settings.source);
             let missing =
                 || wrong(format!("{}: the file has no key `tracing`, so it names no database", file.display()));
-            Some(found.ok_or_else(missing)?)
+            Ok(Some(found.ok_or_else(missing)?))
         }
-        (None, None) => None,
-    };
-    let mut query = HistoryQuery::latest(*limit);
-    query.failed = *failed;
-    query.since = since.transpose()?;
-    Ok(Wanted { source, query })
+        (None, None) => Ok(None),
+    }
 }
 
 impl Wanted {
@@ -59,8 +70,31 @@ pub(super) fn run_without_registry(job: &str, wanted: Wanted, format: Output) ->
     print(job, runtime.block_on(elasticjob::history(&source, job, &wanted.query))?, format)
 }
 
-pub(super) async fn run(operations: &Operations, job: &str, wanted: Wanted, format: Output) -> Result<(), Failure> {
-    print(job, operations.history(job, wanted.source, &wanted.query).await?, format)
+/// The history that `elasticjob up` writes beside the file of an embedded registry, if it is there.
+pub(super) fn beside(registry: &str) -> Option<DataSource> {
+    let path = up::embedded_path(registry)?;
+    let found = up::trace_settings(path).map(|settings| settings.source);
+    found.filter(|_| up::trace_beside(path).exists())
+}
+
+pub(super) async fn run(
+    operations: &Operations,
+    job: &str,
+    wanted: Wanted,
+    beside: Option<DataSource>,
+    format: Output,
+) -> Result<(), Failure> {
+    // The database that the configuration names comes first.
+    let names_one = || async {
+        let stored = operations.config(job).await?;
+        let document = JobDocument::parse(stored.text.as_bytes()).ok();
+        Ok::<_, Failure>(document.is_some_and(|document| document.tracing().is_some()))
+    };
+    let source = match (wanted.source, beside) {
+        (None, Some(beside)) if !names_one().await? => Some(beside),
+        (source, _) => source,
+    };
+    print(job, operations.history(job, source, &wanted.query).await?, format)
 }
 
 fn print(job: &str, history: History, format: Output) -> Result<(), Failure> {

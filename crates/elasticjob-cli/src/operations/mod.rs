@@ -3,6 +3,7 @@
 mod apply;
 mod history;
 mod jobs;
+mod ledger;
 mod registry;
 mod servers;
 mod shards;
@@ -61,8 +62,15 @@ pub(crate) fn job(operation: &JobOperation, registry: Option<&str>, format: Outp
             let wanted = history::wanted(history)?;
             match wanted.names_database() {
                 true => history::run_without_registry(&history.name, wanted, format),
-                false => on(registry, async |all| history::run(&all, &history.name, wanted, format).await),
+                false => {
+                    let beside = history::beside(address(registry));
+                    on(registry, async |all| history::run(&all, &history.name, wanted, beside, format).await)
+                }
             }
+        }
+        JobOperation::Ledger(arguments) => {
+            let wanted = ledger::wanted(arguments, history::beside(address(registry)))?;
+            on(registry, async |all| ledger::run(&all, &arguments.name, wanted, format).await)
         }
         JobOperation::Explain { name } => run(registry, async |registry| jobs::explain(registry, name, format).await),
     }

@@ -150,7 +150,7 @@ async fn executions(state: Shared, fields: Fields) -> Answer<Page<Execution>> {
     query.equal = filters(&fields, &[("jobName", "job_name"), ("ip", "ip")])?;
     query.succeeded = fields.flag("isSuccess")?;
     (query.after, query.before) = (fields.moment("startTimeFrom")?, fields.moment("startTimeTo")?);
-    match state.stores.reader()? {
+    match state.stores.reader(None)? {
         Some(reader) => Ok(Model(Page::of(reader.executions(&query).await.map_err(Failure::failed)?))),
         None => Ok(Model(Page { total: 0, rows: Vec::new() })),
     }
@@ -162,7 +162,7 @@ async fn statuses(state: Shared, fields: Fields) -> Answer<Page<Status>> {
         [("jobName", "job_name"), ("source", "source"), ("executionType", "execution_type"), ("state", "state")];
     query.equal = filters(&fields, &names)?;
     (query.after, query.before) = (fields.moment("creationTimeFrom")?, fields.moment("creationTimeTo")?);
-    match state.stores.reader()? {
+    match state.stores.reader(None)? {
         Some(reader) => Ok(Model(Page::of(reader.statuses(&query).await.map_err(Failure::failed)?))),
         None => Ok(Model(Page { total: 0, rows: Vec::new() })),
     }
@@ -217,7 +217,7 @@ async fn status_jobs_with(state: Shared, Names(prefix): Names<String>) -> Answer
 }
 
 async fn distinct(state: &State, table: TraceTable, column: &'static str, prefix: &str) -> Answer<Vec<String>> {
-    let reader: Option<Arc<TraceReader>> = state.stores.reader()?;
+    let reader: Option<Arc<TraceReader>> = state.stores.reader(None)?;
     match reader {
         Some(reader) => Ok(Model(reader.distinct(table, column, prefix).await.map_err(Failure::failed)?)),
         None => Ok(Model(Vec::new())),

@@ -25,6 +25,8 @@ pub(crate) struct RegistryCentre {
     has_digest: bool,
     /// Whether it is the connected one.
     connected: bool,
+    /// Whether it is that of the process of this console; it cannot be removed.
+    own: bool,
 }
 
 /// A new registry center.
@@ -52,6 +54,7 @@ pub(super) fn routes() -> Router<Arc<State>> {
 #[utoipa::path(get, path = "/api/v1/centres", tag = "centres", responses((status = 200, body = [RegistryCentre])))]
 pub(super) async fn list(state: Shared) -> Result<Json<Vec<RegistryCentre>>, Problem> {
     let shown = |centre: Centre| RegistryCentre {
+        own: state.centres.own(&centre.name).is_some(),
         name: centre.name,
         address: centre.address,
         namespace: centre.namespace,

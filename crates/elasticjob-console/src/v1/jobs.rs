@@ -11,7 +11,7 @@ use elasticjob_core::cron::Cron;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Asked, Centre, Named, Problem, Shared};
+use super::{Asked, Centre, Named, Problem, Shared, none_connected};
 use crate::clock;
 use crate::fields::short;
 use crate::server::State;
@@ -246,10 +246,6 @@ async fn on<T>(
     let done = work(&opened.operations).await;
     opened.close().await;
     Ok(done?)
-}
-
-fn none_connected() -> Problem {
-    Problem::new(StatusCode::CONFLICT, "no registry center is connected")
 }
 
 async fn change(

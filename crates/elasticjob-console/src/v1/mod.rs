@@ -3,6 +3,7 @@
 mod centres;
 mod jobs;
 mod overview;
+mod past;
 mod runs;
 mod session;
 mod stores;
@@ -10,6 +11,7 @@ mod stores;
 use std::sync::Arc;
 
 pub(crate) use overview::RunCache;
+pub(crate) use session::accept;
 
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
@@ -91,6 +93,10 @@ impl IntoResponse for Problem {
         response.extensions_mut().insert(Failed(self.detail));
         response
     }
+}
+
+fn none_connected() -> Problem {
+    Problem::new(StatusCode::CONFLICT, "no registry center is connected")
 }
 
 /// The text of a failure, for the log.
@@ -175,6 +181,9 @@ impl<T: serde::de::DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> 
         jobs::disable_item,
         jobs::enable_item,
         runs::runs,
+        past::ledger,
+        past::events,
+        past::timeline,
         centres::list,
         centres::add,
         centres::connect,
@@ -203,6 +212,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(overview::routes())
         .merge(jobs::routes())
         .merge(runs::routes())
+        .merge(past::routes())
         .merge(centres::routes())
         .merge(stores::routes())
         .route("/openapi.json", get(async || ([(header::CONTENT_TYPE, "application/json")], document())))

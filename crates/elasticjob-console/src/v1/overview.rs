@@ -1,6 +1,6 @@
 //! The overview: does every job run?
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::{Asked, Centre, Problem, Shared};
 use crate::clock;
 use crate::server::State;
-use crate::view::{JobLine, JobView, StateKind};
+use crate::view::{JobLine, JobView};
 
 /// Jobs that are listed as the next to fire.
 const NEXT_MAX: usize = 15;
@@ -76,7 +76,7 @@ pub(super) fn routes() -> Router<Arc<State>> {
 #[utoipa::path(get, path = "/api/v1/overview", tag = "overview", params(Centre),
     responses((status = 200, body = Overview), (status = 401, body = Problem), (status = 502, body = Problem)))]
 pub(super) async fn overview(state: Shared, Asked(centre): Asked<Centre>) -> Result<Json<Overview>, Problem> {
-    let (picture, runs) = tokio::join!(state.pictures.get(&state.centres, centre.name()), runs(&state));
+    let (picture, runs) = tokio::join!(state.pictures.get(&state.centres, centre.name()), runs(&state, centre.name()));
     let picture = picture?;
     let now = Timestamp(clock::millis());
     let reports = picture.as_ref().map(|picture| picture.jobs.as_slice()).unwrap_or_default();
@@ -91,10 +91,7 @@ pub(super) async fn overview(state: Shared, Asked(centre): Asked<Centre>) -> Res
     let servers: BTreeSet<&String> = reports.iter().flat_map(|report| report.state.servers.keys()).collect();
     let mut attention: Vec<JobLine> = lines.iter().filter(|line| line.state.kind.needs_attention()).cloned().collect();
     attention.sort_by_key(|line| (line.state.kind, line.state.since));
-    let fires = |line: &&JobLine| {
-        let never = [StateKind::Disabled, StateKind::Offline, StateKind::BadConfiguration];
-        line.next.is_some() && !never.contains(&line.state.kind)
-    };
+    let fires = |line: &&JobLine| line.next.is_some() && line.state.kind.fires();
     let mut next: Vec<JobLine> = lines.iter().filter(fires).cloned().collect();
     next.sort_by_key(|line| line.next);
     next.truncate(NEXT_MAX);
@@ -117,33 +114,34 @@ pub(super) async fn overview(state: Shared, Asked(centre): Asked<Centre>) -> Res
 }
 
 /// The counts of runs, which all requests share: counting takes a while in a large trace, and must not hold up the overview.
-pub(crate) type RunCache = tokio::sync::Mutex<Option<(Instant, Option<RunCounts>)>>;
+pub(crate) type RunCache = tokio::sync::Mutex<HashMap<String, (Instant, Option<RunCounts>)>>;
 
 /// Counts are made again when they are older.
 const COUNTED_FRESH: Duration = Duration::from_secs(10);
 /// Longest wait for the counts.
 const COUNT_MAX: Duration = Duration::from_secs(2);
 
-async fn runs(state: &State) -> Option<RunCounts> {
+async fn runs(state: &State, centre: Option<&str>) -> Option<RunCounts> {
     let late = || {
         let fault = Some(format!("the trace store did not answer within {COUNT_MAX:?}"));
         Some(RunCounts { total: 0, failed: 0, fault })
     };
     let counted = async {
         let mut cache = state.runs.lock().await;
-        if let Some((at, counts)) = &*cache
-            && at.elapsed() < COUNTED_FRESH
-        {
+        // Names of centres that are gone.
+        cache.retain(|_, (at, _)| at.elapsed() < COUNTED_FRESH);
+        if let Some((_, counts)) = cache.get(centre.unwrap_or_default()) {
             return counts.clone();
         }
-        let counts = tokio::time::timeout(COUNT_MAX, count(state)).await.unwrap_or_else(|_| late());
-        cache.insert((clock::now(), counts)).1.clone()
+        let counts = tokio::time::timeout(COUNT_MAX, count(state, centre)).await.unwrap_or_else(|_| late());
+        cache.insert(centre.unwrap_or_default().to_owned(), (clock::now(), counts.clone()));
+        counts
     };
     tokio::time::timeout(COUNT_MAX + Duration::from_millis(500), counted).await.unwrap_or_else(|_| late())
 }
 
-async fn count(state: &State) -> Option<RunCounts> {
-    let reader = match state.stores.reader() {
+async fn count(state: &State, centre: Option<&str>) -> Option<RunCounts> {
+    let reader = match state.stores.reader(centre) {
         Ok(Some(reader)) => reader,
         Ok(None) => return None,
         Err(failure) => return Some(RunCounts { total: 0, failed: 0, fault: Some(failure.text) }),

@@ -20,6 +20,8 @@ const LIMIT_MAX: u64 = 1_000;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Filter {
+    /// The name of the registry center, whose trace store is read; the connected one by default.
+    centre: Option<String>,
     /// The name of the job; all jobs by default.
     job: Option<String>,
     /// The address of the server; all servers by default.
@@ -96,14 +98,14 @@ pub(super) fn routes() -> Router<Arc<State>> {
 #[utoipa::path(get, path = "/api/v1/runs", tag = "runs", params(Filter),
     responses((status = 200, body = Runs), (status = 400, body = Problem), (status = 502, body = Problem)))]
 pub(super) async fn runs(state: Shared, Asked(filter): Asked<Filter>) -> Result<Json<Runs>, Problem> {
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let limit = filter.limit.unwrap_or(LIMIT);
     if !(1..=LIMIT_MAX).contains(&limit) {
         return Err(Failure::invalid(format!("limit: {limit} is not a number from 1 to {LIMIT_MAX}")).into());
     }
-    let Some(reader) = state.stores.reader()? else {
+    let Some(reader) = state.stores.reader(given(&filter.centre).as_deref())? else {
         return Ok(Json(Runs { recorded: false, total: 0, runs: Vec::new() }));
     };
-    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let failed = filter.failed.unwrap_or_default();
     let query = TraceQuery {
         equal: [("job_name", given(&filter.job)), ("ip", given(&filter.ip))]

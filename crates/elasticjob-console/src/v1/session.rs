@@ -3,15 +3,15 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Problem, Sent, Shared};
-use crate::access::{Access, COOKIE, cookie};
+use super::{Asked, Problem, Sent, Shared};
+use crate::access::{Access, cookie, cookie_name};
 use crate::clock;
 use crate::failure::Code;
 use crate::fields::short;
@@ -30,11 +30,20 @@ pub(crate) struct Me {
     default_password: bool,
 }
 
+/// The token of a link.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Invitation {
+    #[serde(default)]
+    token: String,
+}
+
 /// Who is logged in.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Current {
     /// The user; null without a login.
     me: Option<Me>,
+    /// Whether users log in with a password. Otherwise they open the link that the process logs.
+    passwords: bool,
 }
 
 /// A new session.
@@ -73,8 +82,7 @@ pub(super) async fn log_in(
     match state.sessions.login(from, &username, &password, clock::now()) {
         Ok((user, token)) => {
             tracing::info!(user = user.name, %from, "console: logged in");
-            let life = state.settings.token_life.as_secs();
-            let cookie = format!("{COOKIE}={token}; Path=/api/v1; HttpOnly; SameSite=Strict; Max-Age={life}");
+            let cookie = session_cookie(&state, &token);
             let session = Session { me: of(&state, user), token };
             Ok(([(header::SET_COOKIE, cookie)], Json(session)).into_response())
         }
@@ -91,6 +99,36 @@ pub(super) async fn log_in(
     }
 }
 
+fn session_cookie(state: &State, token: &str) -> String {
+    let (name, life) = (cookie_name(state), state.settings.token_life.as_secs());
+    format!("{name}={token}; Path=/api/v1; HttpOnly; SameSite=Strict; Max-Age={life}")
+}
+
+/// A link that logs in: the browser gets the cookie and the first page. A program that only looks at the link does not use it up.
+pub(crate) async fn accept(
+    state: Shared,
+    method: Method,
+    peer: Option<Extension<Peer>>,
+    Asked(invitation): Asked<Invitation>,
+) -> Result<Response, Problem> {
+    let to = |place: &'static str| (StatusCode::SEE_OTHER, [(header::LOCATION, place)]).into_response();
+    if method != Method::GET || invitation.token.is_empty() {
+        return Ok(to("/"));
+    }
+    let from = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Extension(Peer(peer))| peer.ip());
+    match state.sessions.accept(&invitation.token, clock::now()) {
+        Ok((user, token)) => {
+            let next = state.invitation()?;
+            tracing::info!(user = user.name, %from, "console: logged in with the link; the next link: {next}");
+            Ok(([(header::SET_COOKIE, session_cookie(&state, &token))], to("/")).into_response())
+        }
+        Err(_) => {
+            tracing::warn!(%from, "console: the link is not valid: it was used, or there is a newer one");
+            Ok(to("/?link=used"))
+        }
+    }
+}
+
 /// Returns who is logged in; also without a login.
 #[utoipa::path(get, path = "/api/v1/session", tag = "session", responses((status = 200, body = Current)))]
 pub(super) async fn current(state: Shared, headers: HeaderMap) -> Json<Current> {
@@ -98,17 +136,18 @@ pub(super) async fn current(state: Shared, headers: HeaderMap) -> Json<Current> 
         Access::Token(user) | Access::Cookie(user) => Some(user),
         Access::None => None,
     };
-    Json(Current { me: user.map(|user| of(&state, user)) })
+    Json(Current { me: user.map(|user| of(&state, user)), passwords: state.sessions.has_accounts() })
 }
 
 /// Logs out: the token is not valid any more.
 #[utoipa::path(delete, path = "/api/v1/session", tag = "session", responses((status = 204)))]
 pub(super) async fn log_out(state: Shared, headers: HeaderMap) -> Response {
-    let token = headers.get(crate::access::TOKEN).and_then(|token| token.to_str().ok()).or_else(|| cookie(&headers));
+    let named = headers.get(crate::access::TOKEN).and_then(|token| token.to_str().ok());
+    let token = named.or_else(|| cookie(&state, &headers));
     if let Some(token) = token {
         state.sessions.end(token);
     }
-    let cookie = format!("{COOKIE}=; Path=/api/v1; HttpOnly; SameSite=Strict; Max-Age=0");
+    let cookie = format!("{}=; Path=/api/v1; HttpOnly; SameSite=Strict; Max-Age=0", cookie_name(&state));
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct TraceStore {
     has_password: bool,
     /// Whether it is the connected one.
     connected: bool,
+    /// Whether it is that of the process of this console; it cannot be removed.
+    own: bool,
 }
 
 /// A new trace store.
@@ -61,8 +63,17 @@ pub(super) async fn list(state: Shared) -> Result<Json<Vec<TraceStore>>, Problem
         username: store.username,
         has_password: store.password.is_some_and(|password| !password.is_empty()),
         connected: store.activated,
+        own: false,
     };
-    Ok(Json(state.stores.all()?.into_iter().map(shown).collect()))
+    let own = state.stores.own().map(|(name, source)| TraceStore {
+        name: name.to_owned(),
+        url: masked(&source.url),
+        username: source.username.clone(),
+        has_password: source.password.is_some(),
+        connected: true,
+        own: true,
+    });
+    Ok(Json(own.into_iter().chain(state.stores.all()?.into_iter().map(shown)).collect()))
 }
 
 /// Adds a trace store, after connecting to it.
@@ -94,7 +105,7 @@ pub(super) async fn add(state: Shared, Sent(fields): Sent) -> Result<StatusCode,
     responses((status = 204), (status = 400, body = Problem), (status = 502, body = Problem)))]
 pub(super) async fn connect(state: Shared, Named(name): Named<String>) -> Result<StatusCode, Problem> {
     state.stores.connect(&name).await?;
-    *state.runs.lock().await = None;
+    state.runs.lock().await.clear();
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -7,13 +7,17 @@ export const useSession = defineStore('session', () => {
   const me = ref<Me>();
   const isKnown = ref(false);
   const hasExpired = ref(false);
+  /** Whether users log in with a password; otherwise with a link. */
+  const hasPasswords = ref(true);
   const error = ref<Error>();
 
   /** Asks who is logged in. */
   async function load(): Promise<void> {
     error.value = undefined;
     try {
-      me.value = (await api.current()).me ?? undefined;
+      const current = await api.current();
+      me.value = current.me ?? undefined;
+      hasPasswords.value = current.passwords;
       isKnown.value = true;
       hasExpired.value = false;
     } catch (failure) {
@@ -37,5 +41,5 @@ export const useSession = defineStore('session', () => {
     if (me.value) hasExpired.value = true;
   });
 
-  return { me, isKnown, hasExpired, error, load, logIn, logOut };
+  return { me, isKnown, hasExpired, hasPasswords, error, load, logIn, logOut };
 });

@@ -161,6 +161,56 @@ test('the history shows the failure with its whole text', async ({ page }) => {
   await expect(page.getByRole('dialog')).toContainText('exit code 3');
 });
 
+test('a time axis that stands still has a bar for each run, and its table has the same runs', async ({ page }) => {
+  const found = watched(page);
+  await logIn(page);
+  const to = Date.now() - 2_000;
+  const runs = await page.evaluate(async (end) => {
+    const answer = await fetch(`/api/v1/timeline?job=fine&from=${end - 15_000}&to=${end}`);
+    return ((await answer.json()) as { runs: unknown[] }).runs.length;
+  }, to);
+  expect(runs).toBeGreaterThanOrEqual(9);
+  await page.goto(`/jobs/fine?tab=timeline&span=0.25&to=${to}`);
+  const canvas = page.locator('canvas');
+  // A run each second and item: at this width no two of them share a bar.
+  await expect(canvas).toHaveAttribute('data-bars', String(runs));
+  await expect(page.locator('.names li')).toHaveText(['item 0', 'item 1', 'item 2']);
+  const box = await canvas.boundingBox();
+  if (!box) throw new Error('no axis');
+  // A bar is six pixels wide, and can be hit within 24: sweep a second of the first row.
+  for (let x = 0; x < box.width / 15 + 24; x += 12) {
+    await canvas.click({ position: { x: box.width / 2 + x, y: 35 } });
+    if (await page.locator('.notice li').count()) break;
+  }
+  await expect(page.locator('.notice li')).toContainText('fine · item 0');
+  await page.getByRole('button', { name: 'Table' }).click();
+  await expect(page.locator('tbody tr')).toHaveCount(runs);
+  await page.getByRole('button', { name: 'Chart' }).click();
+  await page.getByRole('button', { name: 'Zoom out' }).click();
+  await expect(page).toHaveURL(/span=0\.5/);
+  await canvas.focus();
+  await page.keyboard.press('ArrowLeft');
+  await expect(page).not.toHaveURL(new RegExp(`to=${to}`));
+  await page.getByRole('button', { name: 'Now', exact: true }).click();
+  await expect(page).not.toHaveURL(/to=/);
+  expect(found.problems).toEqual([]);
+});
+
+test('the due times of a job say what became of them, and its events who joined', async ({ page }) => {
+  await logIn(page);
+  await page.goto('/jobs/fine?tab=ledger');
+  const row = page.locator('tbody tr').filter({ hasText: '3 ran' }).first();
+  await expect(row).toContainText('✓ ran', { timeout: 20_000 });
+  await page.goto('/jobs/off?tab=ledger');
+  await expect(page.locator('tbody tr').filter({ hasText: 'the job was disabled' }).first()).toContainText('skipped', { timeout: 20_000 });
+  await page.locator('tbody button').first().click();
+  await expect(page.locator('tbody li').first()).toContainText('item 0');
+  await page.goto('/events');
+  await page.getByLabel('Kind').selectOption('joined');
+  await expect(page.locator('tbody tr')).toHaveCount(3);
+  await expect(page.locator('tbody')).toContainText('joined instance=');
+});
+
 test('the next firings are those of the expression', async ({ page }) => {
   await logIn(page);
   await page.goto('/jobs/fine?tab=configuration');
@@ -271,6 +321,11 @@ for (const scheme of ['light', 'dark'] as const) {
         ['/jobs/fails?tab=history', 'tbody tr'],
         ['/jobs/fine?tab=configuration', 'pre'],
         ['/jobs/none', '.empty'],
+        ['/jobs/fine?tab=ledger', 'tbody tr'],
+        ['/jobs/fine?tab=timeline&span=1', 'canvas'],
+        ['/jobs/fine?tab=events', 'tbody tr'],
+        ['/timeline?span=1', 'canvas'],
+        ['/events', 'tbody tr'],
         ['/runs', 'tbody tr'],
         ['/centres', 'tbody tr'],
         ['/trace-stores', 'tbody tr'],
@@ -289,6 +344,11 @@ for (const scheme of ['light', 'dark'] as const) {
         await page.goto(scheme === 'light' ? '/' : '/jobs/fine');
         await expect(page.locator(scheme === 'light' ? '.verdict' : '.tile').first()).toBeVisible();
         await page.screenshot({ path: `${process.env.PICTURES}/${scheme === 'light' ? 'overview' : 'job'}.png` });
+        if (scheme === 'light') {
+          await page.goto('/timeline?span=1');
+          await expect(page.locator('canvas')).toBeVisible();
+          await page.screenshot({ path: `${process.env.PICTURES}/timeline.png` });
+        }
       }
       expect(wrong).toEqual([]);
       expect(found.problems.filter((problem) => !problem.includes('404'))).toEqual([]);

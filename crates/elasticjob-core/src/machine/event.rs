@@ -1,6 +1,7 @@
 //! The events of a job on one instance. The agent logs each as one line: a fixed sentence, and the variable data in fields.
 
 mod fields;
+mod kind;
 mod message;
 
 use std::collections::BTreeMap;
@@ -277,6 +278,18 @@ pub enum Level {
     Warn,
     /// Something that keeps the job from running.
     Error,
+}
+
+impl Level {
+    /// Returns the word of the level, in capitals as in a log.
+    pub fn word(self) -> &'static str {
+        match self {
+            Level::Debug => "DEBUG",
+            Level::Info => "INFO",
+            Level::Warn => "WARN",
+            Level::Error => "ERROR",
+        }
+    }
 }
 
 impl JobEvent {

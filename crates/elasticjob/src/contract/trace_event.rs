@@ -16,6 +16,34 @@ pub enum TraceEvent {
     Execution(Execution),
     /// The items of a run together (Java: `JobStatusTraceEvent`).
     Status(Status),
+    /// An event of a job on this instance. Java records none.
+    Job(JobRecord),
+}
+
+/// An event of a job on this instance, as the log has it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct JobRecord {
+    /// One for each event.
+    pub id: Uuid,
+    /// The job's name.
+    pub job: Arc<str>,
+    /// The id of this instance.
+    pub instance: Arc<str>,
+    /// `DEBUG`, `INFO`, `WARN` or `ERROR`.
+    pub level: &'static str,
+    /// The kind of the event, as `taken-over`.
+    pub kind: &'static str,
+    /// The items that it concerns, as `0, 2-5`; 4000 characters at most.
+    pub items: Option<String>,
+    /// The due time that it concerns, or the first of several.
+    pub first_due: Option<Timestamp>,
+    /// The last of several due times.
+    pub last_due: Option<Timestamp>,
+    /// The line of the log; 4000 characters at most.
+    pub message: String,
+    /// When.
+    pub at: Timestamp,
 }
 
 /// The run of one item; sent when it starts, and again with its end.
@@ -108,6 +136,7 @@ impl TraceEvent {
                 execution.end.as_ref().and_then(|end| end.failure.as_ref()).map_or(0, String::len)
             }
             TraceEvent::Status(status) => status.message.len() + status.items.len() * size_of::<u32>(),
+            TraceEvent::Job(record) => record.message.len() + record.items.as_ref().map_or(0, String::len),
         };
         size_of::<TraceEvent>() + text
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use elasticjob_core::config::{ConfigError, JobConfig};
-use elasticjob_core::machine::{ItemEnd, Run, RunId};
+use elasticjob_core::machine::{ItemEnd, JobEvent, Run, RunId};
 use elasticjob_core::time::Timestamp;
 use elasticjob_registry::{Link, Registry};
 use futures_util::future;
@@ -177,6 +177,11 @@ impl Executor {
     /// A firing that these items could not take, since they were running.
     pub(crate) fn missed(&self, config: &JobConfig, items: &[u32]) {
         self.work.shared.tracer.missed(config, items, &self.work.instance);
+    }
+
+    /// An event of the job, for the trace.
+    pub(crate) fn record(&self, job: &str, config: Option<&JobConfig>, event: &JobEvent) {
+        self.work.shared.tracer.event(job, config, &self.work.instance, event);
     }
 
     /// Starts the items of a run. `ended` is called once for each, in whatever way it ended.

@@ -319,7 +319,7 @@ impl Collector for Series {
             counter(&j.lost)
         })?;
         let help = "Firings of items that no Rust instance started";
-        self.each_job(out, "missed_firings", help, |j| counter(&j.passed))?;
+        self.each_job(out, "missed", help, |j| counter(&j.passed))?;
         self.each_job(out, "items_running", "Items that are running on this instance", |j| {
             gauge(j.running.load(Ordering::Relaxed))
         })?;

@@ -25,11 +25,17 @@ impl Operations {
         }
         let stored = self.config(job).await?;
         let document = JobDocument::parse(stored.text.as_bytes()).ok();
-        let source = document.and_then(|document| document.tracing().map(|element| DataSource::of(&element)));
+        let source = document.and_then(|document| stored_source(&document));
         let reason = || "the stored configuration names no event trace database; name the database with --database URL, or with --file FILE, an agent file that has `tracing`";
         let source = source.ok_or_else(|| OperationError::History { reason: format!("job `{job}`: {}", reason()) })?;
         history(&source, job, query).await
     }
+}
+
+/// The database that Java has written into a configuration, if there is one.
+#[doc(hidden)]
+pub fn stored_source(document: &JobDocument) -> Option<DataSource> {
+    document.tracing().map(|element| DataSource::of(&element))
 }
 
 /// The latest runs of a job from that database; no registry is asked.

@@ -39,7 +39,7 @@ pub use config::{Change, StoredConfig};
 pub(crate) use dump::dump_text;
 pub use dump::{DUMP_ANSWER_MAX, dump_from};
 #[cfg(feature = "rdb")]
-pub use history::{History, HistoryEntry, HistoryQuery, history};
+pub use history::{History, HistoryEntry, HistoryQuery, history, stored_source};
 pub use results::{ItemOutcome, ItemResult, Pending};
 pub use trigger::{TriggerRequest, Triggered};
 

@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elasticjob_core::config::JobConfig;
-use elasticjob_core::machine::Run;
+use elasticjob_core::machine::{JobEvent, Level, Run};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::wire::task_id;
 use parking_lot::Mutex;
 
 pub use crate::contract::trace::{DataSource, Retention, TraceError, TraceSettings, TraceSink, TraceStorage};
 use crate::contract::trace_event as event;
-pub use crate::contract::trace_event::{End, Execution, State, Status, TraceEvent};
+pub use crate::contract::trace_event::{End, Execution, JobRecord, State, Status, TraceEvent};
 use bus::Bus;
 
 use crate::clock;
@@ -91,6 +91,16 @@ impl Tracer {
 
     /// The queue for a job: that of the element in its stored configuration, else that of the process.
     fn bus(&self, config: &JobConfig) -> Option<Arc<Bus>> {
+        self.bus_of_element(config).or_else(|| self.bus_of_process(&config.name))
+    }
+
+    fn bus_of_process(&self, job: &str) -> Option<Arc<Bus>> {
+        let inner = self.inner.lock();
+        let (_, bus) = inner.settings.as_ref().filter(|(settings, _)| settings.covers(job))?;
+        Some(Arc::clone(bus))
+    }
+
+    fn bus_of_element(&self, config: &JobConfig) -> Option<Arc<Bus>> {
         let mut inner = self.inner.lock();
         if let Some(element) = &config.tracing {
             let key = (element.kind.clone(), DataSource::of(element));
@@ -105,12 +115,9 @@ impl Tracer {
                 }
                 inner.elements.insert(key.clone(), bus.ok());
             }
-            if let Some(Some(bus)) = inner.elements.get(&key) {
-                return Some(Arc::clone(bus));
-            }
+            return inner.elements.get(&key).cloned().flatten();
         }
-        let (_, bus) = inner.settings.as_ref().filter(|(settings, _)| settings.covers(&config.name))?;
-        Some(Arc::clone(bus))
+        None
     }
 
     fn buses(&self) -> Vec<Arc<Bus>> {
@@ -147,6 +154,29 @@ impl Tracer {
         };
         let (hostname, ip) = (Arc::clone(&self.host.name), Arc::clone(&self.host.ip));
         Some(RunTrace { bus, job, task_id, items, source, hostname, ip })
+    }
+
+    /// An event of a job. Each run has rows of its own; without a configuration the trace is that of the process.
+    pub(crate) fn event(&self, job: &str, config: Option<&JobConfig>, instance: &str, happened: &JobEvent) {
+        if happened.level() == Level::Debug {
+            return;
+        }
+        let bus = config.map_or_else(|| self.bus_of_process(job), |config| self.bus(config));
+        let Some(bus) = bus else { return };
+        let fields = happened.fields();
+        let items = fields.items.or_else(|| fields.item.map(|item| item.to_string()));
+        bus.post(TraceEvent::Job(JobRecord {
+            id: event::id(),
+            job: job.into(),
+            instance: instance.into(),
+            level: happened.level().word(),
+            kind: happened.kind(),
+            items: items.map(|items| event::cut(items.trim_matches(['[', ']']))),
+            first_due: fields.due,
+            last_due: fields.last_due.or(fields.due),
+            message: event::cut(&happened.to_string()),
+            at: clock::now(),
+        }));
     }
 
     /// A firing that these items could not take, since they were running.

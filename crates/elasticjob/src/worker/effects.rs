@@ -218,6 +218,7 @@ impl Task {
         if let (JobEvent::Misfired { items, .. }, Some(config)) = (&event, slot.machine.config()) {
             slot.executor.missed(config, items);
         }
+        slot.executor.record(&slot.name, slot.machine.config().map(|config| &**config), &event);
         log(&slot.name, &event);
         slot.announce(event);
     }

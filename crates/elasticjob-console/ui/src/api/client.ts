@@ -14,6 +14,7 @@ export type Check = Schemas['Check'];
 export type Done = Schemas['Done'];
 export type Runs = Schemas['Runs'];
 export type Run = Schemas['Run'];
+export type DueTime = Schemas['DueTime'];
 export type RegistryCentre = Schemas['RegistryCentre'];
 export type TraceStore = Schemas['TraceStore'];
 
@@ -63,7 +64,7 @@ async function send<T>(method: string, path: string, query: Query = {}, body?: u
 const at = (job: string): string => `/jobs/${encodeURIComponent(job)}`;
 
 export const api = {
-  current: () => send<{ me?: Me | null }>('GET', '/session'),
+  current: () => send<Schemas['Current']>('GET', '/session'),
   logIn: (username: string, password: string) => send<{ me: Me }>('POST', '/session', {}, { username, password }),
   logOut: () => send<void>('DELETE', '/session'),
   overview: (centre?: string) => send<Overview>('GET', '/overview', { centre }),
@@ -77,6 +78,9 @@ export const api = {
   item: (job: string, item: number, act: 'disable' | 'enable', centre?: string) =>
     send<Done>('POST', `${at(job)}/items/${item}/${act}`, { centre }),
   runs: (query: Query) => send<Runs>('GET', '/runs', query),
+  ledger: (job: string, n: number, centre?: string) => send<Schemas['Ledger']>('GET', `${at(job)}/ledger`, { n, centre }),
+  events: (query: Query) => send<Schemas['Events']>('GET', '/events', query),
+  timeline: (query: Query) => send<Schemas['Timeline']>('GET', '/timeline', query),
   centres: () => send<RegistryCentre[]>('GET', '/centres'),
   addCentre: (centre: Record<string, string>) => send<void>('POST', '/centres', {}, centre),
   connectCentre: (name: string) => send<void>('POST', `/centres/${encodeURIComponent(name)}/connect`),

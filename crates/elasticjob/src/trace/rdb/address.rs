@@ -94,14 +94,37 @@ impl Address {
         Ok(Address { options, zone, shown: format!("{scheme}://{host}{port}/{name}") })
     }
 
-    /// The same, without making a file that is not there.
+    /// The same for a reader: an SQLite file is not created, and keeps its journal mode.
     pub(super) fn of_existing(self) -> Address {
         #[cfg(feature = "rdb-sqlite")]
         #[allow(irrefutable_let_patterns, reason = "with other databases it is refutable")]
-        if let Options::Sqlite(options) = self.options {
-            return Address { options: Options::Sqlite(options.create_if_missing(false)), ..self };
+        if let Options::Sqlite(options) = &self.options {
+            // Not `read_only`: such a connection cannot open a file whose log another process is just creating.
+            let reader = SqliteConnectOptions::new().filename(options.get_filename()).create_if_missing(false);
+            return Address { options: Options::Sqlite(reader.busy_timeout(BUSY_MAX)), ..self };
         }
         self
+    }
+
+    /// Whether this is an SQLite file that does not exist.
+    pub(super) fn is_missing_file(&self) -> bool {
+        match &self.options {
+            #[cfg(feature = "rdb-sqlite")]
+            Options::Sqlite(options) => !options.get_filename().exists(),
+            #[cfg(any(feature = "rdb-postgres", feature = "rdb-mysql"))]
+            _ => false,
+        }
+    }
+
+    /// Creates an SQLite file that is missing, for this user alone; SQLite gives the files beside it the same mode. An error is one of the
+    /// connection, which tells it.
+    pub(super) fn create_private(&self) {
+        #[cfg(feature = "rdb-sqlite")]
+        #[allow(irrefutable_let_patterns, reason = "with other databases it is refutable")]
+        if let Options::Sqlite(options) = &self.options {
+            use std::os::unix::fs::OpenOptionsExt;
+            let _ = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(options.get_filename());
+        }
     }
 
     /// An SQLite file as it is, without a lock and without the files that SQLite creates beside it: those need space on its disk.
@@ -146,6 +169,10 @@ fn zone(name: &str) -> Option<TimeZone> {
     }
 }
 
+/// Longest wait for another process that writes into an SQLite file.
+#[cfg(feature = "rdb-sqlite")]
+const BUSY_MAX: std::time::Duration = std::time::Duration::from_secs(10);
+
 #[cfg(feature = "rdb-sqlite")]
 fn sqlite(path: &str) -> Result<Address, String> {
     let file = path.split('?').next().unwrap_or_default();
@@ -158,7 +185,7 @@ fn sqlite(path: &str) -> Result<Address, String> {
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Normal)
-        .busy_timeout(std::time::Duration::from_secs(10));
+        .busy_timeout(BUSY_MAX);
     Ok(Address { options: Options::Sqlite(options), zone: TimeZone::system(), shown: format!("sqlite://{file}") })
 }
 

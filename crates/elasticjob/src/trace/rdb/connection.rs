@@ -90,7 +90,10 @@ impl Connection {
         Ok(match &address.options {
             #[cfg(feature = "rdb-sqlite")]
             Options::Sqlite(options) => {
-                Connection::Sqlite(options.clone().disable_statement_logging().connect().await?)
+                let mut connection = options.clone().disable_statement_logging().connect().await?;
+                // SQLite opens the file, and those beside it, with the first statement.
+                connection.execute("SELECT COUNT(*) FROM sqlite_master").await?;
+                Connection::Sqlite(connection)
             }
             #[cfg(feature = "rdb-postgres")]
             Options::Postgres(options) => {

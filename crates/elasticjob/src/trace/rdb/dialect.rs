@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use super::super::event::{list, shortened};
-use super::super::{Execution, Status, TraceEvent};
+use super::super::{Execution, JobRecord, Status, TraceEvent};
 
 /// Rows of one statement, at the most. The statements are kept prepared, one for each number of rows; and building one must
 /// not hold up what else runs on its thread.
@@ -26,11 +26,13 @@ pub(crate) enum Dialect {
     Mysql,
 }
 
-/// One of Java's two tables.
+/// One of Java's two tables, or ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
     Execution,
     Status,
+    /// Events of jobs. Java has no such table.
+    Event,
 }
 
 const EXECUTION_COLUMNS: [&str; 11] = [
@@ -58,6 +60,8 @@ const STATUS_COLUMNS: [&str; 10] = [
     "message",
     "creation_time",
 ];
+const EVENT_COLUMNS: [&str; 10] =
+    ["id", "job_name", "instance", "level", "event", "items", "first_due", "last_due", "message", "creation_time"];
 /// What Java 3.0.4 has in the column that 3.0.5 does not write.
 const SOURCE: &str = "LITE_EXECUTOR";
 
@@ -66,6 +70,7 @@ impl Table {
         match self {
             Table::Execution => "JOB_EXECUTION_LOG",
             Table::Status => "JOB_STATUS_TRACE_LOG",
+            Table::Event => "JOB_EVENT_LOG",
         }
     }
 
@@ -73,7 +78,7 @@ impl Table {
     pub(super) fn time(self) -> &'static str {
         match self {
             Table::Execution => "start_time",
-            Table::Status => "creation_time",
+            Table::Status | Table::Event => "creation_time",
         }
     }
 }
@@ -137,9 +142,9 @@ impl Selection {
 }
 
 /// The rows of a batch of events. Begin and end of one execution become one row.
-pub(super) fn rows(events: &[TraceEvent], has_source: bool, zone: &TimeZone) -> Vec<Rows> {
+pub(super) fn rows(events: &[TraceEvent], has: Has, zone: &TimeZone) -> Vec<Rows> {
     let mut executions: BTreeMap<(Timestamp, Uuid), &Execution> = BTreeMap::new();
-    let mut statuses = Vec::new();
+    let (mut statuses, mut records) = (Vec::new(), Vec::new());
     for event in events {
         match event {
             TraceEvent::Execution(execution) => {
@@ -148,21 +153,36 @@ pub(super) fn rows(events: &[TraceEvent], has_source: bool, zone: &TimeZone) -> 
                     *latest = execution;
                 }
             }
-            TraceEvent::Status(status) => statuses.push(status_row(status, has_source, zone)),
+            TraceEvent::Status(status) => statuses.push(status_row(status, has.source, zone)),
+            TraceEvent::Job(record) if has.events => records.push(record_row(record, zone)),
+            TraceEvent::Job(_) => {}
         }
     }
     let executions: Vec<Vec<Value>> = executions.into_values().map(|e| execution_row(e, zone)).collect();
     let mut columns = STATUS_COLUMNS.to_vec();
-    if has_source {
+    if has.source {
         columns.insert(5, "source");
     }
-    let tables = [(Table::Execution, EXECUTION_COLUMNS.to_vec(), executions), (Table::Status, columns, statuses)];
+    let tables = [
+        (Table::Execution, EXECUTION_COLUMNS.to_vec(), executions),
+        (Table::Status, columns, statuses),
+        (Table::Event, EVENT_COLUMNS.to_vec(), records),
+    ];
     let mut found = Vec::new();
     for (table, columns, rows) in tables {
         let parts = rows.chunks(ROWS_MAX);
         found.extend(parts.map(|rows| Rows { table, columns: columns.clone(), rows: rows.to_vec() }));
     }
     found
+}
+
+/// What the tables of a database have beyond what every version of Java has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Has {
+    /// Whether the status table has Java 3.0.4's column `source`.
+    pub(super) source: bool,
+    /// Whether there is a table for events.
+    pub(super) events: bool,
 }
 
 fn execution_row(execution: &Execution, zone: &TimeZone) -> Vec<Value> {
@@ -206,6 +226,21 @@ fn status_row(status: &Status, has_source: bool, zone: &TimeZone) -> Vec<Value> 
     row
 }
 
+fn record_row(record: &JobRecord, zone: &TimeZone) -> Vec<Value> {
+    vec![
+        Value::Text(record.id.to_string()),
+        Value::Text(record.job.to_string()),
+        Value::Text(shortened(&record.instance, 255)),
+        Value::Text(record.level.to_owned()),
+        Value::Text(record.kind.to_owned()),
+        Value::OptionalText(record.items.clone()),
+        Value::Time(record.first_due.map(|due| time(due, zone))),
+        Value::Time(record.last_due.map(|due| time(due, zone))),
+        Value::OptionalText(Some(record.message.clone())),
+        Value::Time(Some(time(record.at, zone))),
+    ]
+}
+
 /// A moment as a clock in that zone shows it: the columns have no zone.
 pub(super) fn time(at: Timestamp, zone: &TimeZone) -> String {
     let moment = jiff::Timestamp::from_millisecond(at.0).unwrap_or_default();
@@ -244,7 +279,8 @@ impl Dialect {
                  WHERE excluded.complete_time IS NOT NULL"
             }
             (Table::Status, Dialect::Mysql) => " ON DUPLICATE KEY UPDATE state = VALUES(state)",
-            (Table::Status, Dialect::Postgres | Dialect::Sqlite) => " ON CONFLICT (id) DO NOTHING",
+            (Table::Event, Dialect::Mysql) => " ON DUPLICATE KEY UPDATE event = VALUES(event)",
+            (Table::Status | Table::Event, Dialect::Postgres | Dialect::Sqlite) => " ON CONFLICT (id) DO NOTHING",
         });
         (sql, rows.rows.iter().flatten().cloned().collect())
     }
@@ -349,13 +385,14 @@ impl Dialect {
         let mut columns = match selection.table {
             Table::Execution => EXECUTION_COLUMNS.to_vec(),
             Table::Status => STATUS_COLUMNS.to_vec(),
+            Table::Event => EVENT_COLUMNS.to_vec(),
         };
         if selection.table == Table::Status {
             columns.insert(5, "source");
         }
         let (text, success) = (self.text(), self.success());
         let shown = |column: &&str| match *column {
-            "start_time" | "complete_time" | "creation_time" => self.shown(column),
+            "start_time" | "complete_time" | "creation_time" | "first_due" | "last_due" => self.shown(column),
             "is_success" => format!("CASE WHEN {success} THEN '1' ELSE '0' END"),
             "source" if !has_source => format!("CAST(NULL AS {text})"),
             _ => format!("CAST({column} AS {text})"),
@@ -421,6 +458,8 @@ impl Dialect {
             Dialect::Postgres => ("INT", "BOOLEAN"),
             Dialect::Sqlite | Dialect::Mysql => ("INT", "INT"),
         };
+        // Java's tables in MySQL have whole seconds.
+        let moment = if self == Dialect::Mysql { "TIMESTAMP(3)" } else { "TIMESTAMP" };
         let columns = match table {
             Table::Execution => format!(
                 "id VARCHAR(40) NOT NULL, job_name VARCHAR(100) NOT NULL, task_id VARCHAR(255) NOT NULL, \
@@ -436,6 +475,11 @@ impl Dialect {
                  sharding_item VARCHAR(100) NOT NULL, state VARCHAR(20) NOT NULL, message VARCHAR(4000) NULL, \
                  creation_time TIMESTAMP NULL"
             ),
+            Table::Event => format!(
+                "id VARCHAR(40) NOT NULL, job_name VARCHAR(100) NOT NULL, instance VARCHAR(255) NOT NULL, \
+                 level VARCHAR(10) NOT NULL, event VARCHAR(40) NOT NULL, items VARCHAR(4000) NULL, \
+                 first_due {moment} NULL, last_due {moment} NULL, message VARCHAR(4000) NULL, creation_time {moment} NULL"
+            ),
         };
         let name = table.name();
         let mut statements = vec![match self {
@@ -444,7 +488,7 @@ impl Dialect {
             }
             // Java's statement: a number of the row as its key. Failures may be reported in any language.
             Dialect::Mysql => {
-                let unique = if table == Table::Execution { ", UNIQUE KEY id (id)" } else { "" };
+                let unique = if table == Table::Status { "" } else { ", UNIQUE KEY id (id)" };
                 format!(
                     "CREATE TABLE IF NOT EXISTS {name} (auto_id INT NOT NULL AUTO_INCREMENT, {columns}, \
                      PRIMARY KEY (auto_id){unique}) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4"
@@ -457,6 +501,9 @@ impl Dialect {
             (Dialect::Postgres, Table::Status) => statements.push(format!("CREATE {}", index("task_id, state"))),
             (Dialect::Sqlite, Table::Status) => statements.push(format!("CREATE {}", index("task_id, state"))),
             (_, Table::Execution) => {}
+            (_, Table::Event) => {
+                statements.push(format!("CREATE INDEX JOB_EVENT_TIME_INDEX ON {name} (job_name, creation_time)"));
+            }
         }
         statements
     }
@@ -485,7 +532,7 @@ mod tests {
     fn begin_and_end_of_one_batch_are_one_row() {
         let events =
             [execution(1, None), execution(2, None), execution(1, Some(None)), execution(3, Some(Some("why")))];
-        let batches = rows(&events, true, &TimeZone::UTC);
+        let batches = rows(&events, Has { source: true, events: true }, &TimeZone::UTC);
         assert_eq!(batches.len(), 1);
         let short = |row: &Vec<Value>| (row[7].clone(), row[8].clone(), row[10] == Value::Time(None));
         let found: Vec<_> = batches[0].rows.iter().map(short).collect();
@@ -519,7 +566,7 @@ mod tests {
             at: Timestamp(0),
         });
         for has_source in [false, true] {
-            let batches = rows(std::slice::from_ref(&status), has_source, &TimeZone::UTC);
+            let batches = rows(std::slice::from_ref(&status), Has { source: has_source, events: true }, &TimeZone::UTC);
             let row = &batches[0].rows[0];
             assert_eq!(batches[0].columns.len(), row.len());
             assert_eq!(batches[0].columns.contains(&"source"), has_source);

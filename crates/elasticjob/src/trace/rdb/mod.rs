@@ -4,6 +4,7 @@ mod address;
 mod connection;
 mod dialect;
 mod history;
+mod ledger;
 mod retain;
 mod search;
 
@@ -16,11 +17,13 @@ use super::{DataSource, Retention, TraceError, TraceEvent, TraceSink, TraceStora
 use crate::clock;
 use address::Address;
 use connection::{Connection, Trouble};
-use dialect::{Dialect, Rows, Table};
+use dialect::{Dialect, Has, Rows, Table};
 pub(crate) use history::history;
 pub use history::{History, HistoryEntry, HistoryQuery};
 #[doc(hidden)]
-pub use search::{ExecutionRow, StatusRow, TracePage, TraceQuery, TraceReader, TraceTable};
+pub use ledger::DueLedger;
+#[doc(hidden)]
+pub use search::{EventRow, ExecutionRow, StatusRow, TracePage, TraceQuery, TraceReader, TraceTable};
 
 /// Longest wait for a connection, and for one batch.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -57,8 +60,7 @@ pub(crate) struct Sink {
 /// A connection, and the columns of its tables.
 struct Open {
     connection: Connection,
-    /// Whether the status table has Java 3.0.4's column `source`.
-    has_source: bool,
+    has: Has,
 }
 
 impl TraceSink for Sink {
@@ -107,6 +109,7 @@ fn away(reason: impl ToString) -> TraceError {
 
 impl Open {
     async fn new(address: &Address) -> Result<Open, TraceError> {
+        address.create_private();
         let mut connection = Connection::open(address).await.map_err(away)?;
         let dialect = connection.dialect();
         for table in [Table::Execution, Table::Status] {
@@ -116,12 +119,22 @@ impl Open {
             }
         }
         let columns = connection.texts(dialect.columns(Table::Status)).await.map_err(away)?;
-        let has_source = columns.iter().any(|column| column.eq_ignore_ascii_case("source"));
-        Ok(Open { connection, has_source })
+        let source = columns.iter().any(|column| column.eq_ignore_ascii_case("source"));
+        let mut events = !connection.texts(dialect.columns(Table::Event)).await.map_err(away)?.is_empty();
+        if !events {
+            // Java's tables may be shared with a user who must not create others.
+            match create(&mut connection, Table::Event).await {
+                Ok(()) => events = true,
+                Err(error) => tracing::warn!(
+                    "{address}: {error}; events of jobs are not recorded, so `job ledger` cannot tell why items did not start"
+                ),
+            }
+        }
+        Ok(Open { connection, has: Has { source, events } })
     }
 
     async fn write(&mut self, events: &[TraceEvent], zone: &TimeZone) -> Result<(), TraceError> {
-        let batches = dialect::rows(events, self.has_source, zone);
+        let batches = dialect::rows(events, self.has, zone);
         match self.write_together(&batches).await {
             Ok(()) => Ok(()),
             Err(Trouble::Away(reason)) => Err(away(reason)),

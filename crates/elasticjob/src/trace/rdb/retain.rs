@@ -42,7 +42,10 @@ pub(super) async fn clean(
     now: Timestamp,
     zone: &TimeZone,
 ) -> Result<(), Trouble> {
-    for table in [Table::Execution, Table::Status] {
+    for table in [Table::Execution, Table::Status, Table::Event] {
+        if table == Table::Event && connection.texts(connection.dialect().columns(table)).await?.is_empty() {
+            continue; // it could not be created
+        }
         if let Some(age) = keep.age {
             let oldest = Timestamp(now.0 - i64::try_from(age.as_millis()).unwrap_or(i64::MAX).min(now.0));
             delete(connection, table, dialect::time(oldest, zone)).await?;

@@ -21,6 +21,8 @@ pub enum TraceTable {
     Executions,
     /// `JOB_STATUS_TRACE_LOG`: a row for each change of the state of a run.
     Statuses,
+    /// `JOB_EVENT_LOG`: a row for each event of a job on a Rust instance.
+    Events,
 }
 
 impl TraceTable {
@@ -28,6 +30,7 @@ impl TraceTable {
         match self {
             TraceTable::Executions => Table::Execution,
             TraceTable::Statuses => Table::Status,
+            TraceTable::Events => Table::Event,
         }
     }
 }
@@ -97,10 +100,28 @@ pub struct StatusRow {
     pub creation_time: Option<Timestamp>,
 }
 
+/// A row of `JOB_EVENT_LOG`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each field is the column of that name")]
+pub struct EventRow {
+    pub id: String,
+    pub job_name: String,
+    pub instance: String,
+    pub level: String,
+    pub event: String,
+    pub items: Option<String>,
+    pub first_due: Option<Timestamp>,
+    pub last_due: Option<Timestamp>,
+    pub message: Option<String>,
+    pub creation_time: Option<Timestamp>,
+}
+
 /// Reads the event trace of one database, over one connection, which is opened again after an error.
 #[derive(Debug)]
 pub struct TraceReader {
     address: Address,
+    /// Whether a file or a table that is missing means that nothing was recorded yet.
+    may_be_new: bool,
     connection: Mutex<Option<Connection>>,
 }
 
@@ -111,7 +132,19 @@ impl TraceReader {
     ///
     /// The address is invalid, or of a database that is not supported.
     pub fn new(source: &DataSource) -> Result<TraceReader, String> {
-        Ok(TraceReader { address: Address::parse(source)?.of_existing(), connection: Mutex::default() })
+        let address = Address::parse(source)?.of_existing();
+        Ok(TraceReader { address, may_be_new: false, connection: Mutex::default() })
+    }
+
+    /// Makes a missing file or table no error: the process that writes the trace creates them with its first event.
+    #[must_use]
+    pub fn maybe_new(self) -> TraceReader {
+        TraceReader { may_be_new: true, ..self }
+    }
+
+    /// The address of the database, without passwords.
+    pub fn describe(&self) -> String {
+        self.address.to_string()
     }
 
     /// Connects, if there is no connection.
@@ -177,6 +210,32 @@ impl TraceReader {
         Ok(TracePage { total: page.total, rows: page.rows.into_iter().map(row).collect() })
     }
 
+    /// Returns rows of `JOB_EVENT_LOG`; none if the database has no such table, as one that only Java writes.
+    ///
+    /// # Errors
+    ///
+    /// The database does not answer.
+    pub async fn events(&self, query: &TraceQuery) -> Result<TracePage<EventRow>, String> {
+        let page = self.page(TraceTable::Events, query).await?;
+        let row = |columns: Vec<Option<String>>| {
+            let mut columns = columns.into_iter();
+            let mut next = || columns.next().flatten();
+            EventRow {
+                id: next().unwrap_or_default(),
+                job_name: next().unwrap_or_default(),
+                instance: next().unwrap_or_default(),
+                level: next().unwrap_or_default(),
+                event: next().unwrap_or_default(),
+                items: next(),
+                first_due: moment(next(), &self.address.zone),
+                last_due: moment(next(), &self.address.zone),
+                message: next(),
+                creation_time: moment(next(), &self.address.zone),
+            }
+        };
+        Ok(TracePage { total: page.total, rows: page.rows.into_iter().map(row).collect() })
+    }
+
     /// Returns the distinct values of a column that match `prefix` as SQL's `LIKE` does, in the order of the database.
     ///
     /// # Errors
@@ -193,10 +252,16 @@ impl TraceReader {
     }
 
     async fn page(&self, table: TraceTable, query: &TraceQuery) -> Result<TracePage<Vec<Option<String>>>, String> {
+        if self.may_be_new && self.address.is_missing_file() {
+            return Ok(TracePage { total: 0, rows: Vec::new() });
+        }
         let selection = selection(table.table(), query, &self.address.zone);
         self.with(async |connection| {
             let dialect = connection.dialect();
             let columns = connection.texts(dialect.columns(table.table())).await?;
+            if columns.is_empty() && (table == TraceTable::Events || self.may_be_new) {
+                return Ok(TracePage { total: 0, rows: Vec::new() });
+            }
             if columns.is_empty() {
                 return Err(Trouble::Away(format!("the database has no table {}", table.table().name())));
             }
@@ -224,7 +289,14 @@ impl TraceReader {
             None => {
                 let opened = clock::within(CONNECT_MAX, Connection::open(&self.address)).await;
                 let opened = opened.ok_or_else(|| named(format!("no connection within {CONNECT_MAX:?}")))?;
-                opened.map_err(|error| named(error.to_string()))?
+                match (opened, self.address.as_it_is()) {
+                    (Ok(connection), _) => connection,
+                    (Err(trouble), None) => return Err(named(trouble.to_string())),
+                    // SQLite cannot write beside the file: no space, or no permission.
+                    (Err(trouble), Some(as_it_is)) => {
+                        Connection::open(&as_it_is).await.map_err(|_| named(trouble.to_string()))?
+                    }
+                }
             }
         };
         let done = clock::within(QUERY_MAX, work(&mut connection)).await;

@@ -149,9 +149,11 @@ pub(crate) fn read(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> AgentFi
             let mut file = parse(&text, env);
             if let Some(tracing) = &mut file.tracing {
                 tracing.source.url = absolute_sqlite(&tracing.source.url, &crate::agent::folder_of(path));
-                if let Some(missing) = missing_folder(&tracing.source.url) {
-                    let text = format!("key `url` in `dataSource`: the folder {} does not exist", missing.display());
-                    file.faults.push(Fault { at: file.tracing_at, text });
+                let registry = crate::agent::folder_of(path).join(crate::agent::DEFAULT_REGISTRY);
+                let registry = file.registry.is_none().then_some(registry);
+                if let Some(fault) = sqlite_fault(&tracing.source.url, registry.as_deref()) {
+                    file.faults
+                        .push(Fault { at: file.tracing_at, text: format!("key `url` in `dataSource`: {fault}") });
                 }
             }
             file
@@ -165,12 +167,28 @@ pub(crate) fn read(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> AgentFi
 
 const SQLITE: [&str; 3] = ["jdbc:sqlite:", "sqlite://", "sqlite:"];
 
-/// The folder of a SQLite file, where there is none: the file is created, its folder is not.
-fn missing_folder(url: &str) -> Option<std::path::PathBuf> {
+/// The first bytes of an SQLite file.
+const SQLITE_HEAD: &[u8] = b"SQLite format 3\0";
+
+/// Why an SQLite file cannot hold a trace, as far as that can be seen now. A missing file is created, its folder is not.
+fn sqlite_fault(url: &str, registry: Option<&Path>) -> Option<String> {
+    use std::io::Read;
     let path = SQLITE.iter().find_map(|prefix| url.strip_prefix(prefix))?;
-    let path = path.split('?').next().filter(|path| !path.starts_with(':'))?;
-    let folder = Path::new(path).parent()?;
-    (!folder.as_os_str().is_empty() && !folder.exists()).then(|| folder.to_owned())
+    let path = Path::new(path.split('?').next().filter(|path| !path.starts_with(':'))?);
+    if registry == Some(path) {
+        return Some(format!("{} is the file of the embedded registry; expected another one", path.display()));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.exists()) {
+        return Some(format!("the folder {} does not exist", folder.display()));
+    }
+    let metadata = std::fs::metadata(path).ok()?;
+    if !metadata.is_file() {
+        return Some(format!("{} is not a file", path.display()));
+    }
+    let mut head = Vec::new();
+    std::fs::File::open(path).ok()?.take(SQLITE_HEAD.len() as u64).read_to_end(&mut head).ok()?;
+    (!head.is_empty() && head != SQLITE_HEAD).then(|| format!("{} is not an SQLite database", path.display()))
 }
 
 /// A relative path of SQLite begins at the folder of the file.
@@ -437,6 +455,9 @@ impl Reader {
                 },
                 Some(_) | None => {}
             }
+        }
+        if enabled && port.is_none() {
+            self.warn(entry.at, format!("no `port` in {inside}, so nothing is served"));
         }
         port.filter(|_| enabled).map(|port| SocketAddr::new(host, port))
     }

@@ -15,8 +15,8 @@ use crate::connect::Session;
 use crate::jute::{Put, Take};
 use crate::protocol::{Broken, Established, Incoming, Protocol, Reply};
 use crate::record::{
-    Access, Code, CreateMode, Found, Read, WatchEvent, Write, decode_multi, decode_reads, opcode, put_create,
-    put_multi, put_reads,
+    Access, Code, CreateMode, Found, Read, WatchEvent, Write, decode_is_open, decode_multi, decode_reads, opcode,
+    put_create, put_multi, put_reads,
 };
 use crate::watches::Watches;
 
@@ -192,6 +192,17 @@ impl Client {
         let mut body = Vec::with_capacity(64 * count);
         put_reads(&mut body, reads);
         self.request(opcode::MULTI_READ, body, move |reply| decode_reads(reply.body.clone(), count))
+    }
+
+    /// Whether everyone has all rights on a node.
+    ///
+    /// # Errors
+    ///
+    /// As [`Failure`] says, through the future.
+    pub fn is_open(&self, path: &str) -> impl Future<Output = Result<bool, Failure>> + Send + use<> {
+        let mut body = Vec::new();
+        body.text(path);
+        self.request(opcode::GET_ACL, body, |reply| decode_is_open(reply.body.clone()))
     }
 
     /// Ends when this connection's server has seen everything that was committed before.

@@ -10,6 +10,7 @@ pub(crate) mod opcode {
     pub(crate) const DELETE: i32 = 2;
     pub(crate) const GET_DATA: i32 = 4;
     pub(crate) const SET_DATA: i32 = 5;
+    pub(crate) const GET_ACL: i32 = 6;
     pub(crate) const GET_CHILDREN: i32 = 8;
     pub(crate) const SYNC: i32 = 9;
     pub(crate) const PING: i32 = 11;
@@ -120,9 +121,21 @@ pub enum Access {
     Creator,
 }
 
+/// All rights: read, write, create, delete, administer.
+const ALL: i32 = 31;
+
+/// Whether an access list gives everyone all rights.
+pub(crate) fn decode_is_open(mut bytes: Bytes) -> Result<bool, Malformed> {
+    let mut is_open = false;
+    for _ in 0..bytes.count()? {
+        let (rights, scheme, id) = (bytes.int()?, bytes.text()?, bytes.text()?);
+        is_open |= rights & ALL == ALL && scheme == "world" && id == "anyone";
+    }
+    Ok(is_open)
+}
+
 impl Access {
     fn put(self, out: &mut Vec<u8>) {
-        const ALL: i32 = 31;
         let (scheme, id) = match self {
             Access::Anyone => ("world", "anyone"),
             Access::Creator => ("auth", ""),
@@ -419,6 +432,24 @@ pub(crate) fn take_event(bytes: &mut Bytes) -> Result<Option<WatchEvent>, Malfor
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_access_list_is_open_if_everyone_has_all_rights() {
+        let list = |entries: &[(i32, &str, &str)]| {
+            let mut bytes = Vec::new();
+            bytes.int(i32::try_from(entries.len()).expect("few"));
+            for (rights, scheme, id) in entries {
+                bytes.int(*rights);
+                bytes.text(scheme);
+                bytes.text(id);
+            }
+            decode_is_open(bytes.into())
+        };
+        assert_eq!(list(&[(31, "digest", "u:hash"), (31, "world", "anyone")]), Ok(true));
+        assert_eq!(list(&[(31, "digest", "u:hash"), (1, "world", "anyone")]), Ok(false));
+        assert_eq!(list(&[]), Ok(false));
+        assert!(decode_is_open(Bytes::from_static(&[0, 0, 0, 9])).is_err());
+    }
 
     fn header(out: &mut Vec<u8>, opcode: i32, error: i32) {
         out.int(opcode);

@@ -86,6 +86,37 @@ fn a_command_creates_no_namespace() {
     eventually("the agent joins", PATIENCE, || right.log().contains("INFO joined").then_some(()));
 }
 
+/// Nodes that only the operator could read would be hidden from the agents: ZooKeeper does not even tell them that there is one.
+#[test]
+fn an_operator_with_a_digest_reaches_agents_without_one() {
+    let zookeeper = ZooKeeper::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = file(folder.path(), "jobs.yaml", &zookeeper, "", &["open"], 0);
+    let mut running = command();
+    running.arg("agent").arg(&path).arg("-v");
+    let running = Process::start(running, &folder.path().join("log"));
+    eventually("it runs", PATIENCE, || running.log().contains("completed items").then_some(()));
+    let url = format!("zookeeper://{}/refusals", zookeeper.address());
+    let operate = |arguments: &[&str]| {
+        let mut command = command();
+        let output = command.env("ELASTICJOB_DIGEST", "op:op").args(["--registry", &url]).args(arguments).output();
+        let output = output.expect("runs");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    operate(&["shard", "disable", "open", "0"]);
+    eventually("the agent hears of it", PATIENCE, || running.log().contains("the item was disabled").then_some(()));
+    operate(&["shard", "enable", "open", "0"]);
+    eventually("and of that", PATIENCE, || running.log().contains("the item was enabled").then_some(()));
+    operate(&["job", "trigger", "open", "--wait"]);
+    // In a job of the operator's own user, nodes stay closed.
+    let own = file(folder.path(), "own.yaml", &zookeeper, ", digest: 'op:op'", &["own"], 0);
+    let owner = agent(&own, &folder.path().join("owner"));
+    eventually("it joins", PATIENCE, || owner.log().contains("INFO joined").then_some(()));
+    operate(&["shard", "disable", "own", "0"]);
+    let stranger = output(&["--registry", &url, "shard", "list", "own"], folder.path());
+    assert!(!stranger.status.success(), "{}", String::from_utf8_lossy(&stranger.stdout));
+}
+
 /// The job of [`file`] with that many items, below a namespace that exists.
 #[test]
 fn a_right_that_is_missing_on_one_item_holds_up_that_item_alone_and_the_root_need_not_be_writable() {

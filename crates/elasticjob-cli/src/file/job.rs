@@ -200,8 +200,13 @@ impl Reader {
 /// Properties whose names begin like ours, or like those of Java's job types and error handlers, must be known, and so must one
 /// that is nearly a known one: a typing error would be silent.
 pub(crate) fn unknown_property(key: &str) -> Option<String> {
-    if elasticjob::agent::PROPERTIES.contains(&key) || key.starts_with(ITEM_PARAMETER) {
+    if elasticjob::agent::PROPERTIES.contains(&key) {
         return None;
+    }
+    if let Some(number) = key.strip_prefix(ITEM_PARAMETER) {
+        let is_item = number.parse::<u32>().is_ok_and(|item| item.to_string() == number);
+        return (!is_item)
+            .then(|| format!("unknown property `{key}`: expected {ITEM_PARAMETER} and the number of an item"));
     }
     let prefix = key.split('.').next().unwrap_or_default();
     let is_ours = ["elasticjob", "script", "http", "email", "wechat", "dingtalk"].contains(&prefix);

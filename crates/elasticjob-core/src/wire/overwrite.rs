@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::yaml::{self, Entry};
 use super::{JobDocument, json_text};
+use crate::config::ITEM_PARAMETER;
 
 /// Which configuration wins where this start's and the stored one differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -134,7 +135,14 @@ impl Difference {
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let shown = |value: &str| if value.is_empty() { "not set".to_owned() } else { format!("`{value}`") };
+        // A line break of a value must not end the line of the log.
+        let line = |value: &str| {
+            value
+                .chars()
+                .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.into() })
+                .collect::<String>()
+        };
+        let shown = |value: &str| if value.is_empty() { "not set".to_owned() } else { format!("`{}`", line(value)) };
         write!(f, "`{}` is {} locally and {} in the registry", self.key, shown(&self.here), shown(&self.stored))
     }
 }
@@ -178,7 +186,12 @@ impl JobDocument {
         ]
         .map(|(key, text)| (key.to_owned(), text))
         .into();
-        keys.extend(self.props.iter().map(|(key, value)| (format!("props.{key}"), value.clone())));
+        // An item may have an empty parameter, which is another one than none.
+        let text = |key: &str, value: &str| match value.is_empty() && key.starts_with(ITEM_PARAMETER) {
+            true => "''".to_owned(),
+            false => value.to_owned(),
+        };
+        keys.extend(self.props.iter().map(|(key, value)| (format!("props.{key}"), text(key, value))));
         keys
     }
 
@@ -286,6 +299,23 @@ mod tests {
             assert_eq!(masked(value), expected);
             assert_eq!(masked(expected), expected, "masked twice");
         }
+    }
+
+    #[test]
+    fn an_empty_parameter_of_an_item_that_is_gone_from_the_file_is_gone_from_the_registry() {
+        let stored = document("props: {elasticjob.sharding.item.parameter.2: '', x: ''}\n");
+        let here = document("cron: '1 * * * * ?'\n");
+        let found: Vec<String> = here.differences(&stored).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found[1],
+            "`props.elasticjob.sharding.item.parameter.2` is not set locally and `''` in the registry"
+        );
+        for (mode, applied) in [(Overwrite::Always, None), (Overwrite::Changed, Some(&stored))] {
+            let merged = here.overwriting(&stored, mode, applied);
+            assert!(!merged.props.contains_key("elasticjob.sharding.item.parameter.2"), "{mode:?}: {merged:?}");
+        }
+        let broken = Difference { key: "a".into(), here: "1\n2".into(), stored: String::new() };
+        assert_eq!(broken.to_string(), "`a` is `1\\n2` locally and not set in the registry");
     }
 
     #[test]

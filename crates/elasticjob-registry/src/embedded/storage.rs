@@ -33,6 +33,7 @@ impl Storage {
     }
 
     fn open_unlocked(path: &Path) -> Result<File, Error> {
+        refuse_special(path)?;
         OpenOptions::new().read(true).write(true).open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Error::Absent { path: path.to_owned() },
             _ => Error::File { path: path.to_owned(), reason: format!("cannot open it for writing: {error}") },
@@ -69,6 +70,7 @@ impl Storage {
 pub(super) fn copy(path: &Path) -> Result<Box<dyn StorageBackend>, Error> {
     let failed =
         |what: &str, error: io::Error| Error::File { path: path.to_owned(), reason: format!("{what}: {error}") };
+    refuse_special(path)?;
     loop {
         let file = File::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Error::Absent { path: path.to_owned() },
@@ -92,6 +94,16 @@ pub(super) fn copy(path: &Path) -> Result<Box<dyn StorageBackend>, Error> {
         let copied = memory.set_len(length).and_then(|()| memory.write(0, &bytes));
         copied.map_err(|e| failed("cannot copy it", e))?;
         return Ok(Box::new(memory));
+    }
+}
+
+/// Refuses devices, pipes and sockets: opening one may wait for ever, and a restore would replace it.
+fn refuse_special(path: &Path) -> Result<(), Error> {
+    match path.metadata() {
+        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
+            Err(Error::File { path: path.to_owned(), reason: "it is a device, a pipe or a socket, not a file".into() })
+        }
+        Ok(_) | Err(_) => Ok(()), // opening it tells
     }
 }
 

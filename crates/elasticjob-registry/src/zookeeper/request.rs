@@ -6,7 +6,9 @@ use elasticjob_core::path;
 use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::tree::{self, Mode, Node, Op, Reason, Refusal};
-use elasticjob_zookeeper::{Client, Code, CreateMode, EventKind, Failure, Found, Multi, Read, Stat, WatchEvent, Write};
+use elasticjob_zookeeper::{
+    Access, Client, Code, CreateMode, EventKind, Failure, Found, Multi, Read, Stat, WatchEvent, Write,
+};
 
 use super::link::{Shared, make_namespace};
 use crate::{Error, Outcome, Sink, Target, Watch};
@@ -122,8 +124,23 @@ fn is_made_at_the_top(op: &Op) -> bool {
     matches!(op, Op::Create { path, .. } | Op::Ensure(path) if path::parent(path).is_none())
 }
 
+/// The access to nodes that a transaction creates. An operator may have a digest while the processes of an open job have none: nodes that
+/// only the operator could read would be hidden from those processes, which are not even told that they are there.
+async fn access(shared: &Shared, client: &Client, ops: &[Op]) -> Access {
+    let usual = shared.access();
+    let is_agent = shared.settings.creates_namespace;
+    let created = ops.iter().find(|op| matches!(op, Op::Create { .. } | Op::Ensure(_)));
+    let Some(created) = created.filter(|_| usual == Access::Creator && !is_agent) else { return usual };
+    let top = created.path().trim_start_matches('/').split('/').next().unwrap_or_default();
+    match client.is_open(&shared.full(&format!("/{top}"))).await {
+        Ok(true) => Access::Anyone,
+        Ok(false) | Err(_) => usual,
+    }
+}
+
 async fn commit_once(shared: &Shared, client: &Client, ops: &[Op]) -> Outcome {
-    if let Err(outcome) = ensure(shared, client, ops).await {
+    let access = access(shared, client, ops).await;
+    if let Err(outcome) = ensure(shared, client, ops, access).await {
         return outcome;
     }
     let (mut writes, mut places) = (Vec::with_capacity(ops.len()), Vec::with_capacity(ops.len()));
@@ -136,7 +153,7 @@ async fn commit_once(shared: &Shared, client: &Client, ops: &[Op]) -> Outcome {
                     Mode::Persistent => CreateMode::Persistent,
                     Mode::Ephemeral => CreateMode::Ephemeral,
                 };
-                Write::Create { path, data, mode, access: shared.access() }
+                Write::Create { path, data, mode, access }
             }
             Op::Set { data, version, .. } => Write::Set { path, data, version: *version },
             Op::Delete { version, .. } => Write::Delete { path, version: *version },
@@ -177,10 +194,10 @@ fn reason(code: Code) -> Option<Reason> {
 }
 
 /// Makes the nodes that must be there.
-async fn ensure(shared: &Shared, client: &Client, ops: &[Op]) -> Result<(), Outcome> {
+async fn ensure(shared: &Shared, client: &Client, ops: &[Op], access: Access) -> Result<(), Outcome> {
     let nodes = ops.iter().enumerate().filter(|(_, op)| matches!(op, Op::Ensure(_)));
     let (places, paths): (Vec<usize>, Vec<&str>) = nodes.map(|(place, op)| (place, op.path())).unzip();
-    match make(shared, client, &paths, CreateMode::Persistent).await {
+    match make(shared, client, &paths, CreateMode::Persistent, access).await {
         Ok(()) => Ok(()),
         Err((place, Failure::Refused(code))) => Err(match reason(code) {
             Some(reason) => Outcome::Refused(Refusal { op: places[place], reason }),
@@ -199,8 +216,14 @@ async fn is_there(shared: &Shared, client: &Client, path: &str) -> bool {
 /// Makes nodes where they are missing, or gives the place of the first that could not be made. All requests are sent before the first
 /// answer is awaited, in their order, parents first: a batch that starts a hundred jobs has hundreds, and a round trip each would take
 /// seconds where the server is far away.
-async fn make(shared: &Shared, client: &Client, paths: &[&str], mode: CreateMode) -> Result<(), (usize, Failure)> {
-    let create = |path: &&str| client.create(&shared.full(path), b"", mode, shared.access());
+async fn make(
+    shared: &Shared,
+    client: &Client,
+    paths: &[&str],
+    mode: CreateMode,
+    access: Access,
+) -> Result<(), (usize, Failure)> {
+    let create = |path: &&str| client.create(&shared.full(path), b"", mode, access);
     let created: Vec<_> = paths.iter().map(create).collect();
     for (place, answer) in futures_util::future::join_all(created).await.into_iter().enumerate() {
         match answer {
@@ -233,7 +256,7 @@ pub(super) async fn create_sequential(
             // The parents are containers, which the server removes when they are empty.
             Err(Failure::Refused(Code::NO_NODE)) if attempt < 2 => {
                 let parents: Vec<&str> = parents.iter().map(String::as_str).collect();
-                let made = make(shared, &client, &parents, CreateMode::Container).await;
+                let made = make(shared, &client, &parents, CreateMode::Container, shared.access()).await;
                 made.map_err(|(_, e)| error(shared, prefix, &e))?;
             }
             Err(e) => return Err(error(shared, prefix, &e)),

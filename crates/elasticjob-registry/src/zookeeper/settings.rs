@@ -33,6 +33,25 @@ pub struct Settings {
     pub creates_namespace: bool,
 }
 
+/// A name, an IPv4 address, or an IPv6 address, which may stand in brackets.
+fn is_host(text: &str) -> bool {
+    if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return inner.split('%').next().is_some_and(|ip| ip.parse::<std::net::Ipv6Addr>().is_ok());
+    }
+    if text.contains(':') {
+        return text.split('%').next().is_some_and(|ip| ip.parse::<std::net::Ipv6Addr>().is_ok());
+    }
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('-')
+            && !part.contains(|c: char| !c.is_alphanumeric() && c != '-' && c != '_')
+    };
+    let name = text.strip_suffix('.').unwrap_or(text);
+    // The last part of a name is no number.
+    let is_numeric = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    name.split('.').all(is_part) && (!is_numeric || name.parse::<std::net::Ipv4Addr>().is_ok())
+}
+
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings")
@@ -77,10 +96,8 @@ impl Settings {
         };
         let is_right = |server: &str| {
             let (host, port) = server.trim().rsplit_once(':').unwrap_or((server, ""));
-            port.parse::<u16>().is_ok_and(|p| p > 0)
-                && !host.is_empty()
-                && !host.contains(['/', ' '])
-                && host.starts_with('[') == host.ends_with(']')
+            let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+            is_number && port.parse::<u16>().is_ok_and(|p| p > 0) && is_host(host)
         };
         if self.servers.contains('@') {
             wrong(

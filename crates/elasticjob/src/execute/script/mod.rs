@@ -17,6 +17,8 @@ use crate::contract::{Context, JobResult, JobType, Props};
 
 /// What the parameters of an item may have in one argument of a program: the limit of Linux is 131,072 bytes with all around them.
 const ARGUMENT_MAX: usize = 120_000;
+/// The same without the context, for the words of the command (`MAX_ARG_STRLEN` without the byte at the end).
+const WORD_MAX: usize = 131_071;
 /// The command.
 const COMMAND_LINE: &str = "props.script.command.line";
 /// `java` asks for Java's literal quotes. By default quotes group words and are then removed.
@@ -86,8 +88,12 @@ impl JobType for Script {
 
     fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
         let mut props = Props::of(config);
-        Settings::read(&mut props, COMMAND_LINE);
+        let settings = Settings::read(&mut props, COMMAND_LINE);
         let mut faults = props.into_faults();
+        if let Some(word) = settings.words.iter().find(|word| word.len() > WORD_MAX) {
+            let expected = format!("a word of the command has {} bytes; Linux accepts at most {WORD_MAX}", word.len());
+            faults.push(ConfigError::new(COMMAND_LINE, word.chars().take(60).collect::<String>(), expected));
+        }
         // The last argument has both.
         let longest = (0..config.sharding_total_count).filter_map(|item| config.sharding_item_parameters.get(item));
         let longest = longest.max_by_key(|parameter| parameter.len()).unwrap_or_default();

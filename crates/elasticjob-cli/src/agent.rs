@@ -9,7 +9,8 @@ use elasticjob::agent::missing_programs;
 use elasticjob::registry::{Connection, Error as RegistryError, Registry, embedded, zookeeper};
 use elasticjob::trace::TraceSettings;
 use elasticjob::{
-    Error, Job, JobHandle, JobState, NetworkPreference, OneOffJob, Overwrite, Plugins, ScheduleJob, StopReason,
+    Error, Job, JobEvent, JobHandle, JobState, NetworkPreference, OneOffJob, Overwrite, Plugins, ScheduleJob,
+    StopReason,
 };
 use elasticjob_console::Console;
 use elasticjob_core::config::JobConfig;
@@ -38,7 +39,7 @@ const QUICK_START: &str = include_str!("quick-start.yaml");
 pub(crate) fn run(path: Option<&Path>, registry: Option<&str>, up: Option<Up>) -> Result<(), Failure> {
     let mut file = load(path)?;
     log_warnings(&file, path);
-    let registry = registry.map(absolute_registry);
+    let registry = registry.map(up::absolute_registry);
     let registry = registry.as_deref();
     // Relative paths of a file, those of its scripts too, begin at its folder.
     let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
@@ -92,20 +93,13 @@ pub(crate) fn run(path: Option<&Path>, registry: Option<&str>, up: Option<Up>) -
             joining: FuturesUnordered::new(),
             leaving: FuturesUnordered::new(),
             refused: Vec::new(),
+            heard: FuturesUnordered::new(),
+            shut_down: Vec::new(),
         };
         agent.run(file, signals).await
     });
     runtime.shutdown_timeout(Duration::from_millis(200));
     done
-}
-
-/// The path of an embedded registry is meant as it was typed, whatever folder the agent works in.
-fn absolute_registry(address: &str) -> String {
-    let path = address.strip_prefix("embedded:").map(|path| if path.is_empty() { "elasticjob.db" } else { path });
-    match path.map(std::path::absolute) {
-        Some(Ok(path)) => format!("embedded:{}", path.display()),
-        Some(Err(_)) | None => address.to_owned(),
-    }
 }
 
 fn names(jobs: &[FileJob]) -> impl Iterator<Item = String> {
@@ -180,6 +174,17 @@ impl Signals {
 
 fn environment(variable: &str) -> Option<String> {
     std::env::var(variable).ok()
+}
+
+/// The job, when an operator has shut it down.
+async fn shut_down(job: JobHandle) -> Option<JobHandle> {
+    let mut events = job.events().await.ok()?;
+    while let Some(event) = events.next().await {
+        if event == JobEvent::ShutDownByOperator {
+            return Some(job);
+        }
+    }
+    None
 }
 
 /// The folder at which relative paths of a file begin.
@@ -349,6 +354,10 @@ struct Agent<'a> {
     /// Ends that are awaited.
     leaving: FuturesUnordered<BoxFuture<'static, (JobHandle, StopReason)>>,
     refused: Vec<String>,
+    /// Jobs that wait for an operator to shut them down.
+    heard: FuturesUnordered<BoxFuture<'static, Option<JobHandle>>>,
+    /// Those that an operator has shut down: they complete their runs.
+    shut_down: Vec<JobHandle>,
 }
 
 impl Agent<'_> {
@@ -385,6 +394,7 @@ impl Agent<'_> {
             tokio::select! {
                 Some((job, joined)) = self.joining.next() => self.joined(&job, joined),
                 Some((job, reason)) = self.leaving.next() => self.left(&job, &reason),
+                Some(shut_down) = self.heard.next() => self.shut_down.extend(shut_down),
                 Some(name) = self.stopping.next() => self.stopped(&name).await,
                 _ = signals.interrupt.recv() => return Ok(()),
                 _ = signals.terminate.recv() => return Ok(()),
@@ -446,6 +456,9 @@ impl Agent<'_> {
     }
 
     fn joined(&mut self, job: &JobHandle, joined: Result<(), Error>) {
+        if joined.is_ok() {
+            self.heard.push(shut_down(job.clone()).boxed());
+        }
         let was_running = self.running.len();
         self.running.retain(|(_, handle)| joined.is_ok() || !handle.is_same(job));
         // One that the file gave up while it waited is no news.
@@ -493,6 +506,7 @@ impl Agent<'_> {
         }
         let mut jobs = file.jobs;
         self.replan(&mut jobs);
+        self.shut_down.retain(|job| !matches!(job.state(), JobState::Stopped(_)));
         for (old, handle) in std::mem::take(&mut self.running) {
             let is_stopped = matches!(handle.state(), JobState::Stopped(_));
             let index = jobs.iter().position(|new| new.document.job_name == handle.name());
@@ -501,9 +515,10 @@ impl Agent<'_> {
                 continue;
             }
             let is_same = index.is_some_and(|index| old.is_same(&jobs[index]));
+            let is_shut_down = self.shut_down.iter().any(|one| one.is_same(&handle));
             let is_replaced = is_same && self.is_replaced(&old).await;
             match index {
-                Some(index) if is_same && !is_replaced => {
+                Some(index) if is_same && !is_replaced && !is_shut_down => {
                     jobs.remove(index);
                     handle.log_differences();
                     self.running.push((old, handle));
@@ -513,6 +528,12 @@ impl Agent<'_> {
                     job = handle.name(),
                     "the stored configuration differs and `overwrite` is true; restarting the job"
                 ),
+                Some(_) if is_same => {
+                    tracing::info!(
+                        job = handle.name(),
+                        "an operator shut down the job; starting it when its runs are completed"
+                    );
+                }
                 Some(_) => tracing::info!(job = handle.name(), "the job changed in the file; restarting it"),
                 None => tracing::info!(job = handle.name(), "the job was removed from the file; stopping it"),
             }

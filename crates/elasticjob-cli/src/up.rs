@@ -7,6 +7,7 @@ use elasticjob::trace::TraceSettings;
 use elasticjob_console::{Console, ConsoleError, Own, Settings};
 
 use crate::Failure;
+use crate::agent::DEFAULT_REGISTRY;
 
 /// The options of `elasticjob up`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,7 +36,15 @@ pub(crate) fn trace_settings(registry: &Path) -> Option<TraceSettings> {
 /// The path of an embedded registry's address, if it is one.
 pub(crate) fn embedded_path(address: &str) -> Option<&Path> {
     let path = address.strip_prefix("embedded:")?;
-    Some(Path::new(if path.is_empty() { "elasticjob.db" } else { path }))
+    Some(Path::new(if path.is_empty() { DEFAULT_REGISTRY } else { path }))
+}
+
+/// The path of an embedded registry is meant as it was typed, whatever folder the agent works in.
+pub(crate) fn absolute_registry(address: &str) -> String {
+    match embedded_path(address).map(std::path::absolute) {
+        Some(Ok(path)) => format!("embedded:{}", path.display()),
+        Some(Err(_)) | None => address.to_owned(),
+    }
 }
 
 impl Up {

@@ -335,6 +335,29 @@ fn a_job_that_sighup_restarts_holds_up_no_other_job_and_loses_no_firing() {
     assert!(log.contains("the job changed in the file; restarting it"), "{log}");
 }
 
+/// The log of a shutdown says that SIGHUP starts the job again: also while its last run goes on.
+#[test]
+fn a_job_that_completes_its_last_run_after_a_shutdown_starts_again_at_sighup() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "elasticjob:\n  jobs:\n    long:\n      elasticJobType: SCRIPT\n      cron: '* * * * * ?'\n      shardingTotalCount: 1\n      \
+                props: { script.command.line: sh -c 'sleep 4' }\n";
+    std::fs::write(folder.path().join("jobs.yaml"), text).expect("a file");
+    let mut command = command();
+    command.args(["agent", "-v", "jobs.yaml"]).current_dir(folder.path());
+    let process = Process::start(command, &folder.path().join("log"));
+    let count = |what: &str| process.log().matches(what).count();
+    eventually("it runs", PATIENCE, || (count("started items") >= 1).then_some(()));
+    let shutdown = output(&["job", "shutdown", "long"], folder.path());
+    assert!(shutdown.status.success(), "{}", String::from_utf8_lossy(&shutdown.stderr));
+    eventually("it is told", PATIENCE, || process.log().contains("shut down by an operator").then_some(()));
+    let runs = count("started items");
+    assert_eq!(count("left the job"), 0, "the run goes on: {}", process.log());
+    process.signal("HUP");
+    eventually("it leaves", PATIENCE, || (count("left the job") == 1).then_some(()));
+    eventually("it joins again", PATIENCE, || (count("INFO joined") == 2).then_some(()));
+    eventually("it runs again", PATIENCE, || (count("started items") > runs).then_some(()));
+}
+
 #[test]
 fn a_watched_list_is_printed_again_when_it_has_changed() {
     let folder = tempfile::tempdir().expect("a folder");

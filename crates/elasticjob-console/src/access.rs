@@ -56,7 +56,13 @@ pub(crate) fn is_read(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }
 
-/// The role that a request needs, by its path below `/api`. Searches of the event trace are reads, although they are sent by POST.
+/// The role that a request needs, by its path below `/api` or `/api/v1`. Searches of the event trace, and checks of a configuration that
+/// is edited, are reads, although they are sent by POST.
 pub(crate) fn needed(method: &Method, path: &str) -> Role {
-    if is_read(method) || path.starts_with("/event-trace/") { Role::Viewer } else { Role::Admin }
+    let only_reads = || {
+        let is_edited =
+            path.starts_with("/jobs/") && (path.ends_with("/config/check") || path.ends_with("/config/merge"));
+        *method == Method::POST && (path.starts_with("/event-trace/") || is_edited)
+    };
+    if is_read(method) || only_reads() { Role::Viewer } else { Role::Admin }
 }

@@ -123,6 +123,57 @@ pub mod agent {
         document.to_yaml()
     }
 
+    /// Puts the stored secrets into a configuration that came from [`masked_config`] and was edited. Returns the faults: values with a mask
+    /// that stands for no stored secret.
+    pub fn unmasked(
+        edited: &mut elasticjob_core::wire::JobDocument,
+        stored: &elasticjob_core::wire::JobDocument,
+    ) -> Vec<String> {
+        use elasticjob_core::wire::{JobDocument, is_secret, masked};
+        const MASK: &str = "***";
+        let mut faults = Vec::new();
+        let mut restore = |key: &str, value: &mut String, stored: Option<&String>, shown: Option<String>| match stored {
+            Some(stored) if shown.as_ref() == Some(value) => value.clone_from(stored),
+            Some(stored) if value.contains(MASK) && shown.as_ref() != Some(stored) => {
+                faults.push(format!(
+                    "key {key}: `{MASK}` stands for a secret; write the secret, or leave the whole value as it was"
+                ));
+            }
+            None if value == MASK => {
+                faults.push(format!("key `{key}`: `{MASK}` stands for a secret, and none is stored"))
+            }
+            Some(_) | None => {}
+        };
+        for (key, value) in &mut edited.props {
+            let before = stored.props.get(key);
+            let shown = before.map(|text| if is_secret(key) { MASK.to_owned() } else { masked(text) });
+            restore(&format!("props.{key}"), value, before, shown);
+        }
+        let texts = |document: &JobDocument| {
+            [&document.job_parameter, &document.sharding_item_parameters, &document.description].map(Clone::clone)
+        };
+        let before = texts(stored);
+        let keys = ["jobParameter", "shardingItemParameters", "description"];
+        let values = [&mut edited.job_parameter, &mut edited.sharding_item_parameters, &mut edited.description];
+        for ((key, value), before) in keys.into_iter().zip(values).zip(&before) {
+            if let Some(value) = value {
+                restore(key, value, before.as_ref(), before.as_ref().map(|text| masked(text)));
+            }
+        }
+        let by_line = |text: &str| -> String { text.lines().map(|line| format!("{}\n", masked(line))).collect() };
+        for (key, value) in &mut edited.kept {
+            let before = stored.kept.iter().find(|(known, _)| known == key).map(|(_, text)| text);
+            if let Some(before) = before
+                && by_line(before).trim_end() == value.trim_end()
+            {
+                value.clone_from(before);
+            } else if value.contains(MASK) {
+                faults.push(format!("key `{key}`: `{MASK}` stands for a secret; leave the whole value as it was"));
+            }
+        }
+        faults
+    }
+
     /// Looks up a time zone as configurations name it: `GMT+8:00`, or an IANA name. `None` names the host's own zone.
     pub fn java_zone(name: Option<&str>) -> Option<jiff::tz::TimeZone> {
         use elasticjob_core::cron::{ZoneText, parse_zone};

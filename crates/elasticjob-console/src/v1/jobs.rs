@@ -236,7 +236,7 @@ pub(super) async fn enable_item(
 }
 
 /// Works on the registry center of a request.
-async fn on<T>(
+pub(super) async fn on<T>(
     state: &State,
     centre: &Centre,
     work: impl AsyncFnOnce(&Operations) -> Result<T, OperationError>,

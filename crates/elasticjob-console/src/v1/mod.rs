@@ -1,6 +1,7 @@
 //! The console's own API, `/api/v1`: HTTP codes, problem details (RFC 9457), and a document of itself in OpenAPI.
 
 mod centres;
+mod configuration;
 mod jobs;
 mod overview;
 mod past;
@@ -181,6 +182,10 @@ impl<T: serde::de::DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> 
         jobs::disable_item,
         jobs::enable_item,
         runs::runs,
+        configuration::show,
+        configuration::check,
+        configuration::save,
+        configuration::merge,
         past::ledger,
         past::events,
         past::timeline,
@@ -213,6 +218,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(jobs::routes())
         .merge(runs::routes())
         .merge(past::routes())
+        .merge(configuration::routes())
         .merge(centres::routes())
         .merge(stores::routes())
         .route("/openapi.json", get(async || ([(header::CONTENT_TYPE, "application/json")], document())))

@@ -218,6 +218,43 @@ test('the next firings are those of the expression', async ({ page }) => {
   await expect(page.locator('pre')).toContainText('shardingTotalCount: 3');
 });
 
+test('a configuration is edited: faults, preview, conflict, merge, saved', async ({ page }) => {
+  const found = watched(page);
+  await logIn(page);
+  await page.goto('/jobs/off?tab=configuration');
+  await page.getByRole('button', { name: 'Edit' }).click();
+  const field = page.getByLabel('Configuration (YAML)');
+  await expect(field).toBeFocused();
+  const text = await field.inputValue();
+  const save = page.getByRole('button', { name: 'Save' });
+  await field.fill(text.replace('* * * * * ?', 'every day'));
+  await expect(page.locator('.editor .error')).toContainText('cron');
+  await expect(save).toBeDisabled();
+  await field.fill(text.replace('* * * * * ?', '0 0 12 * * ?'));
+  await expect(page.locator('.editor tbody tr')).toHaveText([/cron.*\* \* \* \* \* \?.*0 0 12 \* \* \?/]);
+  await expect(page.locator('.editor .fires li')).toHaveCount(10);
+  await expect(save).toBeEnabled();
+  // Somebody else is faster.
+  await page.evaluate(async (yaml) => {
+    const path = '/api/v1/jobs/off/config';
+    const headers = { 'X-Requested-With': 'x', 'Content-Type': 'application/json' };
+    const { etag } = (await (await fetch(path)).json()) as { etag: string };
+    await fetch(path, { method: 'PUT', headers: { ...headers, 'If-Match': etag }, body: JSON.stringify({ yaml }) });
+  }, text.replace('text of off', 'text of another user'));
+  await save.click();
+  await expect(page.getByRole('alert')).toContainText('Somebody else changed the configuration');
+  await page.getByRole('button', { name: 'Take over the other change' }).click();
+  await expect(field).toHaveValue(/text of another user/);
+  await expect(field).toHaveValue(/0 0 12 \* \* \?/);
+  await expect(save).toBeEnabled();
+  await save.click();
+  await expect(page.getByRole('status').filter({ hasText: 'was changed' })).toBeVisible();
+  await expect(page.locator('pre')).toContainText('0 0 12 * * ?');
+  await expect(page.locator('pre')).toContainText('text of another user');
+  // The browser logs the refused request.
+  expect(found.problems.filter((problem) => !problem.includes('412'))).toEqual([]);
+});
+
 test('hostile names are text', async ({ page }) => {
   const found = watched(page);
   await logIn(page);
@@ -320,6 +357,7 @@ for (const scheme of ['light', 'dark'] as const) {
         ['/jobs/bad?tab=why', 'tbody tr'],
         ['/jobs/fails?tab=history', 'tbody tr'],
         ['/jobs/fine?tab=configuration', 'pre'],
+        ['/jobs/fine?tab=configuration&edit=1', '.editor textarea'],
         ['/jobs/none', '.empty'],
         ['/jobs/fine?tab=ledger', 'tbody tr'],
         ['/jobs/fine?tab=timeline&span=1', 'canvas'],
@@ -331,6 +369,7 @@ for (const scheme of ['light', 'dark'] as const) {
         ['/trace-stores', 'tbody tr'],
       ] as const) {
         await page.goto(path);
+        if (path.includes('edit=1')) await page.locator('.toolbar button').click();
         await expect(page.locator(ready).first()).toBeVisible({ timeout: 20_000 });
         await look(path);
       }

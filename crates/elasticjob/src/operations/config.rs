@@ -39,6 +39,14 @@ pub struct Change {
     pub warnings: Vec<ConfigError>,
 }
 
+impl StoredConfig {
+    /// Tells this state of the configuration from every other one of its job.
+    #[doc(hidden)]
+    pub fn etag(&self) -> String {
+        format!("{:x}-{}", self.czxid, self.version)
+    }
+}
+
 impl Change {
     /// Returns `true` if nothing would change.
     pub fn is_empty(&self) -> bool {

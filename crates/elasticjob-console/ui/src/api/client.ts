@@ -14,6 +14,8 @@ export type Check = Schemas['Check'];
 export type Done = Schemas['Done'];
 export type Runs = Schemas['Runs'];
 export type Run = Schemas['Run'];
+export type StoredConfig = Schemas['Stored'];
+export type Checked = Schemas['Checked'];
 export type DueTime = Schemas['DueTime'];
 export type RegistryCentre = Schemas['RegistryCentre'];
 export type TraceStore = Schemas['TraceStore'];
@@ -37,14 +39,14 @@ export function whenExpired(handler: () => void): void {
 
 type Query = Record<string, string | number | boolean | undefined>;
 
-async function send<T>(method: string, path: string, query: Query = {}, body?: unknown): Promise<T> {
+async function send<T>(method: string, path: string, query: Query = {}, body?: unknown, more: Record<string, string> = {}): Promise<T> {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== '') search.set(name, String(value));
   }
   const suffix = search.size > 0 ? `?${search}` : '';
   // The header proves that the request comes from a page of the console.
-  const headers: Record<string, string> = { 'X-Requested-With': 'elasticjob' };
+  const headers: Record<string, string> = { 'X-Requested-With': 'elasticjob', ...more };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   const response = await fetch(`/api/v1${path}${suffix}`, {
     method,
@@ -78,6 +80,12 @@ export const api = {
   item: (job: string, item: number, act: 'disable' | 'enable', centre?: string) =>
     send<Done>('POST', `${at(job)}/items/${item}/${act}`, { centre }),
   runs: (query: Query) => send<Runs>('GET', '/runs', query),
+  config: (job: string, centre?: string) => send<StoredConfig>('GET', `${at(job)}/config`, { centre }),
+  checkConfig: (job: string, yaml: string, centre?: string) => send<Checked>('POST', `${at(job)}/config/check`, { centre }, { yaml }),
+  mergeConfig: (job: string, yaml: string, base: string, centre?: string) =>
+    send<StoredConfig>('POST', `${at(job)}/config/merge`, { centre }, { yaml, base }),
+  saveConfig: (job: string, yaml: string, etag: string, centre?: string) =>
+    send<StoredConfig>('PUT', `${at(job)}/config`, { centre }, { yaml }, { 'If-Match': `"${etag}"` }),
   ledger: (job: string, n: number, centre?: string) => send<Schemas['Ledger']>('GET', `${at(job)}/ledger`, { n, centre }),
   events: (query: Query) => send<Schemas['Events']>('GET', '/events', query),
   timeline: (query: Query) => send<Schemas['Timeline']>('GET', '/timeline', query),

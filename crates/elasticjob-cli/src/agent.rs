@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use elasticjob::agent::missing_programs;
 use elasticjob::registry::{Connection, Error as RegistryError, Registry, embedded, zookeeper};
-use elasticjob::trace::TraceSettings;
+use elasticjob::trace::{DataSource, TraceSettings};
 use elasticjob::{
     Error, Job, JobEvent, JobHandle, JobState, NetworkPreference, OneOffJob, Overwrite, Plugins, ScheduleJob,
     StopReason,
@@ -17,19 +17,18 @@ use elasticjob_core::config::JobConfig;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 
 use crate::Failure;
 use crate::args::Output;
 use crate::file::{self, AgentFile, Fault, FileFaults, FileJob, advice};
 use crate::output;
 use crate::serve::Served;
+use crate::signals::Signals;
 use crate::up::{self, Up, embedded_path};
 
 /// After a second signal an agent in which nothing runs has this long to delete its nodes.
 const LAST_WRITES: Duration = Duration::from_secs(2);
-/// SIGXFSZ, with the number that it has on Linux.
-const FILE_SIZE_SIGNAL: i32 = 25;
 /// The file of the embedded registry, in the working folder.
 pub(crate) const DEFAULT_REGISTRY: &str = "elasticjob.db";
 /// The jobs of `elasticjob up` without a file.
@@ -67,12 +66,13 @@ pub(crate) fn run(path: Option<&Path>, registry: Option<&str>, up: Option<Up>) -
         let default_trace = embedded.as_deref().filter(|_| up.is_some()).and_then(up::trace_settings);
         file.tracing = file.tracing.take().or_else(|| default_trace.clone());
         connection.trace(file.tracing.clone())?;
+        let (traced, _) = watch::channel(file.tracing.as_ref().map(|tracing| tracing.source.clone()));
         let console = match up {
             Some(up) => {
                 let name =
                     embedded.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
                 let name = name.unwrap_or_else(|| connection.registry().describe());
-                up.start(&connection, name, file.tracing.as_ref()).await?
+                up.start(&connection, name, traced.subscribe()).await?
             }
             None => None,
         };
@@ -85,6 +85,7 @@ pub(crate) fn run(path: Option<&Path>, registry: Option<&str>, up: Option<Up>) -
             served,
             console,
             default_trace,
+            traced,
             grace: file.shutdown_timeout,
             registry: file.registry.clone(),
             running: Vec::new(),
@@ -143,33 +144,6 @@ pub(crate) fn print_warnings(file: &AgentFile, name: &str) {
 fn log_warnings(file: &AgentFile, path: Option<&Path>) {
     let name = path.map_or("the quick-start jobs".to_owned(), |path| path.display().to_string());
     file.warnings.iter().for_each(|warning| tracing::warn!("{name}:{warning}"));
-}
-
-/// What ends an agent, and what has it read its file again.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hang_up: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Signals, Failure> {
-        // A write beyond the limit of a file's size fails then, as on a full disk, and does not end the process.
-        drop(signal(SignalKind::from_raw(FILE_SIZE_SIGNAL))?);
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Ctrl-C, or SIGTERM.
-    async fn end(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }
 
 fn environment(variable: &str) -> Option<String> {
@@ -341,6 +315,8 @@ struct Agent<'a> {
     console: Option<Console>,
     /// The trace of a file that has no `tracing`.
     default_trace: Option<TraceSettings>,
+    /// The database of the trace, for the console.
+    traced: watch::Sender<Option<DataSource>>,
     grace: Duration,
     registry: Option<zookeeper::Settings>,
     /// The jobs that were started, also those that an operator has shut down since.
@@ -495,9 +471,11 @@ impl Agent<'_> {
             Err(Failure::Unread) => return,
         };
         let tracing = file.tracing.or_else(|| self.default_trace.clone());
+        let source = tracing.as_ref().map(|tracing| tracing.source.clone());
         if let Err(error) = self.connection.trace(tracing) {
             return tracing::error!("reload failed; running jobs are unchanged: {error}");
         }
+        self.traced.send_replace(source);
         self.served.serve(file.services, &self.connection).await;
         self.served.expect(names(&file.jobs));
         self.grace = file.shutdown_timeout;
@@ -584,10 +562,13 @@ impl Agent<'_> {
         let running = futures_util::future::join_all(running);
         // A SIGHUP has asked these to stop before.
         futures_util::future::join(running, self.stopping.by_ref().collect::<Vec<_>>()).await;
-        if let Some(console) = self.console.take() {
-            console.stop().await;
-        }
-        self.connection.close().await;
+        let console = self.console.take();
+        let console = async {
+            if let Some(console) = console {
+                console.stop().await;
+            }
+        };
+        futures_util::future::join(console, self.connection.close()).await;
         tracing::info!("stopped");
     }
 }

@@ -12,6 +12,7 @@ mod man;
 mod operations;
 mod output;
 mod serve;
+mod signals;
 mod up;
 
 use std::process::ExitCode;

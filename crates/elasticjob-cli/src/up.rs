@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use elasticjob::registry::Connection;
-use elasticjob::trace::TraceSettings;
+use elasticjob::trace::{DataSource, TraceSettings};
 use elasticjob_console::{Console, ConsoleError, Own, Settings};
+use tokio::sync::watch;
 
 use crate::Failure;
 use crate::agent::DEFAULT_REGISTRY;
@@ -53,13 +54,12 @@ impl Up {
         self,
         connection: &Connection,
         name: String,
-        trace: Option<&TraceSettings>,
+        trace: watch::Receiver<Option<DataSource>>,
     ) -> Result<Option<Console>, Failure> {
         if !self.console {
             return Ok(None);
         }
-        let store = trace.filter(|trace| trace.kind == "RDB").map(|trace| trace.source.clone());
-        let own = Own::new(name, connection.registry().clone(), store);
+        let own = Own::new(name, connection.registry().clone(), trace);
         let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from).unwrap_or_default();
         let started = match Console::start(Settings::beside(own.clone(), &home, self.port)).await {
             Err(ConsoleError::Listen { address, error }) if self.port.is_none() => {

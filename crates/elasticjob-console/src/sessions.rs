@@ -64,9 +64,14 @@ impl Sessions {
     }
 
     /// Logs in whoever sends the token of [`Sessions::invite`]; returns the user with the token of the session.
-    pub(crate) fn accept(&self, token: &str, now: Instant) -> Result<(User, String), Failure> {
+    pub(crate) fn accept(&self, from: IpAddr, token: &str, now: Instant) -> Result<(User, String), Failure> {
+        if self.is_throttled(from, now) {
+            let text = format!("too many failed logins; retry in {} s", FAILURES_IN.as_secs());
+            return Err(Failure { code: Code::Forbidden, text });
+        }
         let mut invitation = self.invitation.lock();
         if !invitation.is_some_and(|expected| verify_slices_are_equal(&expected, &key(token)).is_ok()) {
+            self.count_failure(from, now);
             return Err(Failure::unauthorized());
         }
         let session = self.start(User { name: INVITED.to_owned(), role: Role::Admin }, now)?;
@@ -237,14 +242,14 @@ mod tests {
     #[test]
     fn an_invitation_is_valid_once_and_only_the_newest() {
         let (sessions, now) = (sessions(), crate::clock::now());
-        assert!(sessions.accept("", now).is_err(), "none was made");
+        assert!(sessions.accept(HERE, "", now).is_err(), "none was made");
         let first = sessions.invite().expect("a token");
         let second = sessions.invite().expect("a token");
-        assert!(sessions.accept(&first, now).is_err());
-        let (user, token) = sessions.accept(&second, now).expect("a login");
+        assert!(sessions.accept(HERE, &first, now).is_err());
+        let (user, token) = sessions.accept(HERE, &second, now).expect("a login");
         assert_eq!(user, User { name: "admin".into(), role: Role::Admin });
         assert_eq!(sessions.user(&token, now), Some(user));
-        assert!(sessions.accept(&second, now).is_err(), "it was used");
+        assert!(sessions.accept(HERE, &second, now).is_err(), "it was used");
         assert_eq!(sessions.user(&second, now), None, "it is no session");
     }
 

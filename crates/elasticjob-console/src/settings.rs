@@ -10,6 +10,7 @@ use std::time::Duration;
 use elasticjob::registry::Registry;
 use elasticjob::trace::DataSource;
 use java_properties::{LineContent, PropertiesIter};
+use tokio::sync::watch;
 
 use crate::stores::{self, DRIVERS};
 
@@ -84,13 +85,17 @@ pub struct Own {
     pub name: String,
     /// The registry. The console does not close it.
     pub registry: Arc<dyn Registry>,
-    /// Where the agent writes its event trace.
-    pub store: Option<DataSource>,
+    /// Where the agent writes its event trace, now.
+    pub store: watch::Receiver<Option<DataSource>>,
 }
 
 impl Own {
     /// Creates the center of an agent.
-    pub fn new(name: impl Into<String>, registry: Arc<dyn Registry>, store: Option<DataSource>) -> Own {
+    pub fn new(
+        name: impl Into<String>,
+        registry: Arc<dyn Registry>,
+        store: watch::Receiver<Option<DataSource>>,
+    ) -> Own {
         Own { name: name.into(), registry, store }
     }
 }

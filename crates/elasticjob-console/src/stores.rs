@@ -94,9 +94,10 @@ impl Stores {
     }
 
     /// The trace store of this process: the centre's name and the database.
-    pub(crate) fn own(&self) -> Option<(&str, &DataSource)> {
+    pub(crate) fn own(&self) -> Option<(&str, DataSource)> {
         let own = self.own.as_ref()?;
-        Some((&own.name, own.store.as_ref()?))
+        let store = own.store.borrow().clone();
+        Some((&own.name, store?))
     }
 
     /// The reader of the history of a centre: of its own store if it is the centre of this process, else of the activated store, else
@@ -105,7 +106,7 @@ impl Stores {
         if let Some((name, source)) = self.own()
             && centre.is_none_or(|centre| centre == name)
         {
-            return self.reader_of(source.clone(), true).map(Some);
+            return self.reader_of(source, true).map(Some);
         }
         let activated = self.all()?.into_iter().find(|store| store.activated);
         if let Some(store) = &activated {

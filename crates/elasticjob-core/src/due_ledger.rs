@@ -119,6 +119,8 @@ pub struct Record {
     pub changes: Vec<(Timestamp, Change)>,
     /// Since when runs of the job are recorded; `None` if none is.
     pub since: Option<Timestamp>,
+    /// When the schedule changed last, if that is recorded: the due times are those of the present schedule.
+    pub changed: Option<Timestamp>,
     /// The present.
     pub now: Timestamp,
 }
@@ -205,26 +207,33 @@ impl Entry {
 
 /// Judges each due time.
 pub fn judge(record: &Record) -> Vec<Entry> {
-    let mut by_item: BTreeMap<u32, Vec<&ItemRun>> = BTreeMap::new();
+    let mut by_item: BTreeMap<u32, Runs<'_>> = BTreeMap::new();
     for run in &record.runs {
-        by_item.entry(run.item).or_default().push(run);
+        by_item.entry(run.item).or_default().0.push(run);
     }
-    by_item.values_mut().for_each(|runs| runs.sort_by_key(|run| run.start));
+    by_item.values_mut().for_each(|runs| runs.0.sort_by_key(|run| run.start));
+    let nothing = Runs::default();
     let mut state = State::default();
     let mut changes = record.changes.iter().peekable();
-    let nexts = record.dues.iter().skip(1).copied().map(Some).chain([record.next]);
+    let nexts: Vec<Timestamp> = record.dues.iter().skip(1).copied().chain([record.next.unwrap_or(END)]).collect();
+    let accounts: Vec<Vec<&Told>> = record
+        .dues
+        .iter()
+        .map(|due| record.told.iter().filter(|told| told.first <= *due && *due <= told.last).collect())
+        .collect();
     let mut entries = Vec::with_capacity(record.dues.len());
-    for (due, next) in record.dues.iter().copied().zip(nexts) {
+    for (place, due) in record.dues.iter().copied().enumerate() {
         while let Some((_, change)) = changes.next_if(|(at, _)| *at <= due) {
             state.apply(change);
         }
-        let next = next.unwrap_or(Timestamp(i64::MAX));
         let items = (0..record.items).map(|item| {
-            let runs = by_item.get(&item).map(Vec::as_slice).unwrap_or_default();
-            let (fate, reason, run) = of_item(record, &state, item, runs, (due, next));
+            let runs = by_item.get(&item).unwrap_or(&nothing);
+            let of_item = OfItem { record, state: &state, item, runs, accounts: &accounts, nexts: &nexts };
+            let (fate, reason, run) = of_item.judge(place, due);
             ItemFate { item, fate, reason, run: run.cloned() }
         });
-        let items: Vec<ItemFate> = items.collect();
+        let mut items: Vec<ItemFate> = items.collect();
+        hide_new_items(&mut items, &by_item, due);
         let worst = items.iter().map(|item| item.fate).max().unwrap_or(Fate::Unknown);
         let reason = items.iter().find(|item| item.fate == worst).map(|item| item.reason.clone()).unwrap_or_default();
         entries.push(Entry { due, fate: worst, reason, items });
@@ -232,103 +241,179 @@ pub fn judge(record: &Record) -> Vec<Entry> {
     entries
 }
 
-fn of_item<'a>(
-    record: &Record,
-    state: &State,
-    item: u32,
-    runs: &[&'a ItemRun],
-    (due, next): (Timestamp, Timestamp),
-) -> (Fate, String, Option<&'a ItemRun>) {
-    let started = |run: &&&ItemRun| run.start >= due && run.start < next;
-    let later = |cause: Cause| runs.iter().find(|run| run.cause == cause && run.start >= due).copied();
-    let covers = |told: &&Told| {
-        told.first <= due && due <= told.last && told.items.as_ref().is_none_or(|items| items.contains(&item))
-    };
-    // An account of the due time comes first: a run within its period is one of a trigger then.
-    if let Some(told) = record.told.iter().find(covers) {
-        return match told.what {
-            NotBegun::Misfired => caught_up(later(Cause::Misfire), due),
-            NotBegun::Skipped => (Fate::Skipped, told.reason.clone(), None),
-            NotBegun::Passed => (Fate::Missed, missed(state, item, &told.reason), None),
-            NotBegun::Lost => match later(Cause::Failover).filter(|run| run.start < next) {
-                Some(run) => (Fate::Late, "taken over after a lost connection".to_owned(), Some(run)),
-                None => (Fate::Lost, told.reason.clone(), None),
-            },
-        };
-    }
-    if let Some(run) = runs.iter().find(|run| run.cause == Cause::Schedule && started(run)).copied() {
-        return ran(run, runs, due, record.now);
-    }
-    // A catch-up or a takeover that began in this period, with no run of its own.
-    let before = runs.iter().rev().find(|run| run.start < due).copied();
-    let was_running = before.is_some_and(|run| run.end.is_none_or(|end| end > due) && !is_superseded(run, runs));
-    if let Some(run) = runs.iter().find(|run| run.cause == Cause::Misfire && run.start >= due).copied()
-        && (was_running || started(&&run))
-    {
-        return caught_up(Some(run), due);
-    }
-    if let Some(run) = runs.iter().find(|run| run.cause == Cause::Failover && started(run)).copied() {
-        return (Fate::Late, "only a takeover ran".to_owned(), Some(run));
-    }
-    if let Some(reason) = state.resting(item) {
-        return (Fate::Skipped, reason, None);
-    }
-    if record.now < due + GRACE {
-        return (Fate::Waiting, "its run may still start".to_owned(), None);
-    }
-    if was_running {
-        return (Fate::Skipped, "the previous run of the item had not ended".to_owned(), None);
-    }
-    if record.since.is_none_or(|since| due < since) {
-        let reason = match record.since {
-            Some(_) => "the recorded history begins later",
-            None => "no run of this job is recorded",
-        };
-        return (Fate::Unknown, reason.to_owned(), None);
-    }
-    (Fate::Missed, missed(state, item, "no run is recorded, and no instance gave a reason"), None)
-}
+/// After all due times.
+const END: Timestamp = Timestamp(i64::MAX);
 
-fn ran<'a>(
-    run: &'a ItemRun,
-    runs: &[&'a ItemRun],
-    due: Timestamp,
-    now: Timestamp,
-) -> (Fate, String, Option<&'a ItemRun>) {
-    if run.end.is_none() && is_superseded(run, runs) {
-        let taken = runs.iter().find(|other| other.cause == Cause::Failover && other.start > run.start).copied();
-        return match taken {
-            Some(taken) => (Fate::Late, "its instance died; another one took the run over".to_owned(), Some(taken)),
-            None => (Fate::Lost, "its run has no end, and nothing took it over".to_owned(), Some(run)),
-        };
+/// An item that ran for the first time later, while others ran at this due time, may not have existed.
+fn hide_new_items(items: &mut [ItemFate], by_item: &BTreeMap<u32, Runs<'_>>, due: Timestamp) {
+    if !items.iter().any(|item| item.run.is_some()) {
+        return;
     }
-    let delay = run.start.since(due);
-    match delay >= LATE && run.start <= now {
-        true => (Fate::Late, format!("started {} s late", delay.as_secs()), Some(run)),
-        false => (Fate::Ran, String::new(), Some(run)),
-    }
-}
-
-/// Whether the item ran again later, so that a run without an end cannot be going on.
-fn is_superseded(run: &ItemRun, runs: &[&ItemRun]) -> bool {
-    run.end.is_none() && runs.iter().any(|other| other.start > run.start)
-}
-
-fn caught_up(run: Option<&ItemRun>, due: Timestamp) -> (Fate, String, Option<&ItemRun>) {
-    match run {
-        Some(run) => {
-            let seconds = run.start.since(due).as_secs();
-            (Fate::CaughtUp, format!("the item was still running; a catch-up started {seconds} s later"), Some(run))
+    let ran_first_later =
+        |item: u32| by_item.get(&item).and_then(|runs| runs.0.first()).is_some_and(|run| run.start > due);
+    for item in items.iter_mut().filter(|item| item.fate == Fate::Missed && item.reason == NO_REASON) {
+        if ran_first_later(item.item) {
+            item.fate = Fate::Unknown;
+            "no earlier run of this item is recorded".clone_into(&mut item.reason);
         }
-        None => (Fate::Waiting, "the item is still running; a catch-up follows".to_owned(), None),
     }
 }
 
-fn missed(state: &State, item: u32, told: &str) -> String {
-    match state.resting(item) {
-        Some(reason) => reason,
-        None if state.has_no_instance() => "no instance was running".to_owned(),
-        None => told.to_owned(),
+/// The reason of a due time that nothing explains.
+const NO_REASON: &str = "no run is recorded, and no instance gave a reason";
+
+/// The runs of an item, by their start.
+#[derive(Debug, Default)]
+struct Runs<'a>(Vec<&'a ItemRun>);
+
+impl<'a> Runs<'a> {
+    /// The first run of that cause that started at `from` or later, before `to`.
+    fn first(&self, cause: Cause, from: Timestamp, to: Timestamp) -> Option<&'a ItemRun> {
+        let begin = self.0.partition_point(|run| run.start < from);
+        self.0[begin..].iter().take_while(|run| run.start < to).find(|run| run.cause == cause).copied()
+    }
+
+    /// The last run that started before.
+    fn before(&self, moment: Timestamp) -> Option<&'a ItemRun> {
+        self.0[..self.0.partition_point(|run| run.start < moment)].last().copied()
+    }
+
+    /// When the next scheduled run started after that one.
+    fn next_schedule(&self, after: Timestamp) -> Timestamp {
+        self.first(Cause::Schedule, Timestamp(after.0.saturating_add(1)), END).map_or(END, |run| run.start)
+    }
+
+    /// Whether the item ran again later, so that a run without an end cannot be going on.
+    fn is_superseded(&self, run: &ItemRun) -> bool {
+        run.end.is_none() && self.0.last().is_some_and(|last| last.start > run.start)
+    }
+}
+
+type Verdict<'a> = (Fate, String, Option<&'a ItemRun>);
+
+/// One item, for one due time after the other.
+struct OfItem<'a> {
+    record: &'a Record,
+    state: &'a State,
+    item: u32,
+    runs: &'a Runs<'a>,
+    /// By the place of the due time.
+    accounts: &'a [Vec<&'a Told>],
+    nexts: &'a [Timestamp],
+}
+
+impl<'a> OfItem<'a> {
+    /// What was said of this item at a due time.
+    fn account(&self, place: usize) -> Option<&'a Told> {
+        let covers = |told: &&&Told| told.items.as_ref().is_none_or(|items| items.contains(&self.item));
+        self.accounts.get(place)?.iter().find(covers).copied()
+    }
+
+    fn judge(&self, place: usize, due: Timestamp) -> Verdict<'a> {
+        let next = self.nexts[place];
+        let account = self.account(place);
+        let own = self.runs.first(Cause::Schedule, due, next);
+        // An instance knows of its own items that they did not start: a run in their period is one of a trigger then. Of what other
+        // instances ran, those of Java too, it knows nothing.
+        let is_certain =
+            |told: &&Told| matches!(told.what, NotBegun::Misfired | NotBegun::Skipped) && told.items.is_some();
+        if let Some(run) = own.filter(|_| account.filter(is_certain).is_none()) {
+            return self.ran(run, due);
+        }
+        if let Some(told) = account {
+            return match told.what {
+                NotBegun::Misfired => self.caught_up(due),
+                NotBegun::Skipped => (Fate::Skipped, told.reason.clone(), None),
+                NotBegun::Passed => (Fate::Missed, self.missed(&told.reason), None),
+                NotBegun::Lost => match self.takeover(due) {
+                    Some(run) => (Fate::Late, "taken over after a lost connection".to_owned(), Some(run)),
+                    None => (Fate::Lost, told.reason.clone(), None),
+                },
+            };
+        }
+        // A run that waited for a thread until after the next due times, which were skipped or missed for that reason.
+        let follows = |place: &usize| self.account(*place).is_some_and(|told| is_certain(&told));
+        let last = (place + 1..self.nexts.len()).take_while(follows).last();
+        if let Some(run) = last.and_then(|last| self.runs.first(Cause::Schedule, next, self.nexts[last])) {
+            return self.ran(run, due);
+        }
+        let before = self.runs.before(due);
+        let was_running =
+            before.is_some_and(|run| run.end.is_none_or(|end| end > due) && !self.runs.is_superseded(run));
+        let catch_up = self.runs.first(Cause::Misfire, due, self.runs.next_schedule(due));
+        if catch_up.is_some_and(|run| was_running || run.start < next) {
+            return self.caught_up(due);
+        }
+        if let Some(run) = self.takeover(due) {
+            return (Fate::Late, "only a takeover ran".to_owned(), Some(run));
+        }
+        if self.record.changed.is_some_and(|changed| due < changed) {
+            return (Fate::Unknown, "the schedule was another one".to_owned(), None);
+        }
+        if let Some(reason) = self.state.resting(self.item) {
+            return (Fate::Skipped, reason, None);
+        }
+        if self.record.now < due + GRACE {
+            return (Fate::Waiting, "its run may still start".to_owned(), None);
+        }
+        if was_running {
+            return (Fate::Skipped, "the previous run of the item had not ended".to_owned(), None);
+        }
+        if self.record.since.is_none_or(|since| due < since) {
+            let reason = match self.record.since {
+                Some(_) => "the recorded history begins later",
+                None => "no run of this job is recorded",
+            };
+            return (Fate::Unknown, reason.to_owned(), None);
+        }
+        (Fate::Missed, self.missed(NO_REASON), None)
+    }
+
+    /// The takeover of a run of this due time: before the item ran by its schedule again.
+    fn takeover(&self, from: Timestamp) -> Option<&'a ItemRun> {
+        let until = self.runs.next_schedule(from);
+        self.runs.first(Cause::Failover, from, until)
+    }
+
+    fn ran(&self, run: &'a ItemRun, due: Timestamp) -> Verdict<'a> {
+        if self.runs.is_superseded(run) {
+            return match self.takeover(run.start) {
+                Some(taken) => (Fate::Late, "its instance died; another one took the run over".to_owned(), Some(taken)),
+                None => (Fate::Lost, "its run has no end, and nothing took it over".to_owned(), Some(run)),
+            };
+        }
+        let delay = run.start.since(due);
+        match delay >= LATE {
+            true => (Fate::Late, format!("started {} s late", delay.as_secs()), Some(run)),
+            false => (Fate::Ran, String::new(), Some(run)),
+        }
+    }
+
+    fn caught_up(&self, due: Timestamp) -> Verdict<'a> {
+        if let Some(run) = self.runs.first(Cause::Misfire, due, self.runs.next_schedule(due)) {
+            let seconds = run.start.since(due).as_secs();
+            return (
+                Fate::CaughtUp,
+                format!("the item was still running; a catch-up started {seconds} s later"),
+                Some(run),
+            );
+        }
+        let is_running = self.runs.0.last().is_some_and(|last| last.start < due && last.end.is_none());
+        match is_running || self.record.now < due + GRACE {
+            true => (Fate::Waiting, "the item is still running; a catch-up follows".to_owned(), None),
+            false => {
+                let told = "the item was still running, and no catch-up is recorded";
+                (Fate::Missed, self.missed(told), None)
+            }
+        }
+    }
+
+    fn missed(&self, told: &str) -> String {
+        match self.state.resting(self.item) {
+            Some(reason) => reason,
+            None if self.state.has_no_instance() => "no instance was running".to_owned(),
+            None => told.to_owned(),
+        }
     }
 }
 
@@ -381,146 +466,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A job of one item that is due every ten seconds, five times from second 100 on; it is second 200.
-    fn record() -> Record {
-        let at = |seconds: i64| Timestamp(seconds * 1_000);
-        Record {
-            dues: (10..15).map(|ten| at(ten * 10)).collect(),
-            next: Some(at(150)),
-            items: 1,
-            since: Some(at(0)),
-            now: at(200),
-            ..Record::default()
-        }
-    }
-
-    fn run(cause: Cause, start: f64, end: Option<f64>) -> ItemRun {
-        let at = |seconds: f64| Timestamp((seconds * 1_000.0) as i64);
-        ItemRun { item: 0, cause, start: at(start), end: end.map(at), success: true }
-    }
-
-    fn on_time(seconds: f64) -> ItemRun {
-        run(Cause::Schedule, seconds + 0.01, Some(seconds + 1.0))
-    }
-
-    fn told(what: NotBegun, first: i64, last: i64) -> Told {
-        let (first, last) = (Timestamp(first * 1_000), Timestamp(last * 1_000));
-        Told { what, items: None, first, last, reason: "because".to_owned() }
-    }
-
-    fn fates(record: &Record) -> Vec<(&'static str, String)> {
-        judge(record).into_iter().map(|entry| (entry.fate.word(), entry.reason)).collect()
-    }
-
-    #[track_caller]
-    fn expect(record: &Record, expected: [&str; 5]) -> Vec<String> {
-        let found = fates(record);
-        assert_eq!(found.iter().map(|(word, _)| *word).collect::<Vec<_>>(), expected, "{found:?}");
-        found.into_iter().map(|(_, reason)| reason).collect()
-    }
-
-    #[test]
-    fn what_ran_is_on_time_or_late() {
-        let mut record = record();
-        record.runs = [100.0, 110.0, 120.0, 140.0].map(on_time).into();
-        record.runs.push(run(Cause::Schedule, 137.0, Some(137.5)));
-        let reasons = expect(&record, ["ran", "ran", "ran", "late", "ran"]);
-        assert_eq!(reasons[3], "started 7 s late");
-    }
-
-    #[test]
-    fn nothing_recorded_is_missed_unknown_or_waiting() {
-        let mut record = record();
-        record.since = Some(Timestamp(115_000));
-        record.now = Timestamp(144_000);
-        let reasons = expect(&record, ["unknown", "unknown", "missed", "missed", "waiting"]);
-        assert_eq!(reasons[0], "the recorded history begins later");
-        assert_eq!(reasons[2], "no run is recorded, and no instance gave a reason");
-        record.since = None;
-        expect(&record, ["unknown", "unknown", "unknown", "unknown", "waiting"]);
-    }
-
-    #[test]
-    fn what_an_instance_said_comes_before_what_the_runs_suggest() {
-        let mut record = record();
-        record.runs = vec![on_time(100.0), run(Cause::Schedule, 113.0, Some(114.0))];
-        record.told =
-            vec![told(NotBegun::Skipped, 110, 110), told(NotBegun::Passed, 120, 130), told(NotBegun::Lost, 140, 140)];
-        let reasons = expect(&record, ["ran", "skipped", "missed", "missed", "lost"]);
-        assert_eq!(reasons[1..], ["because"; 4], "the run of second 113 was triggered");
-    }
-
-    #[test]
-    fn a_catch_up_follows_what_was_missed_with_an_account_or_without() {
-        let mut record = record();
-        record.runs = vec![
-            run(Cause::Schedule, 100.0, Some(125.0)),
-            run(Cause::Misfire, 125.1, Some(126.0)),
-            on_time(130.0),
-            on_time(140.0),
-        ];
-        let reasons = expect(&record, ["ran", "caught-up", "caught-up", "ran", "ran"]);
-        assert_eq!(reasons[1], "the item was still running; a catch-up started 15 s later");
-        record.told = vec![told(NotBegun::Misfired, 110, 110), told(NotBegun::Misfired, 120, 120)];
-        expect(&record, ["ran", "caught-up", "caught-up", "ran", "ran"]);
-        // Without a catch-up (`misfire: false` of Java).
-        record.told.clear();
-        record.runs.remove(1);
-        let reasons = expect(&record, ["ran", "skipped", "skipped", "ran", "ran"]);
-        assert_eq!(reasons[1], "the previous run of the item had not ended");
-    }
-
-    #[test]
-    fn a_run_without_an_end_goes_on_or_was_taken_over_or_is_lost() {
-        let mut record = record();
-        record.runs = vec![
-            run(Cause::Schedule, 100.0, None),
-            run(Cause::Failover, 104.0, Some(105.0)),
-            run(Cause::Schedule, 110.0, None),
-            on_time(120.0),
-            on_time(130.0),
-            run(Cause::Schedule, 140.0, None),
-        ];
-        let reasons = expect(&record, ["late", "lost", "ran", "ran", "ran"]);
-        assert_eq!(reasons[0], "its instance died; another one took the run over");
-    }
-
-    #[test]
-    fn a_disabled_job_skips_and_without_an_instance_it_misses() {
-        let mut record = record();
-        let id = "10.0.0.1@-@1".to_owned();
-        let other = |enabled| Change::Server { server: "10.0.0.2".into(), enabled };
-        let at = |seconds: i64, change: Change| (Timestamp(seconds * 1_000), change);
-        record.changes = vec![
-            at(90, Change::Joined { instance: id.clone() }),
-            at(95, other(true)),
-            at(96, Change::Server { server: "10.0.0.1".into(), enabled: false }),
-            at(105, other(false)),
-            at(115, Change::Job { enabled: true }),
-            at(116, Change::Item { item: 0, enabled: false }),
-            at(125, Change::Item { item: 0, enabled: true }),
-            at(135, Change::Left { instance: id }),
-        ];
-        let reasons = expect(&record, ["missed", "skipped", "skipped", "missed", "missed"]);
-        assert_eq!(reasons[1], "the job was disabled");
-        assert_eq!(reasons[2], "the item was disabled");
-        assert_eq!(reasons[4], "no instance was running");
-    }
-
-    #[test]
-    fn the_fate_of_a_due_time_is_the_most_severe_of_its_items() {
-        let mut record = record();
-        record.items = 2;
-        record.runs = vec![on_time(100.0), ItemRun { item: 1, success: false, ..on_time(100.0) }, on_time(110.0)];
-        let entries = judge(&record);
-        assert_eq!((entries[0].fate, entries[0].failed(), entries[0].count(Fate::Ran)), (Fate::Ran, 1, 2));
-        assert_eq!(
-            (entries[1].fate, entries[1].count(Fate::Ran), entries[1].count(Fate::Missed)),
-            (Fate::Missed, 1, 1)
-        );
-        assert!(Fate::ALL.is_sorted());
-    }
-}
+mod tests;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::limits::ITEMS_MAX;
+
 /// Writes items in brackets, in their order; three or more that follow one another become a range.
 ///
 /// ```
@@ -39,7 +41,14 @@ pub fn parse(text: &str) -> Option<Vec<u32>> {
     let mut items = Vec::new();
     for part in text.split(", ").filter(|part| !part.is_empty()) {
         match part.split_once('-') {
-            Some((first, last)) => items.extend(first.parse().ok()?..=last.parse::<u32>().ok()?),
+            Some((first, last)) => {
+                let range = first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?;
+                // A text from outside must not fill the memory.
+                if range.end().saturating_sub(*range.start()) > ITEMS_MAX {
+                    return None;
+                }
+                items.extend(range);
+            }
             None => items.push(part.parse().ok()?),
         }
     }

@@ -30,6 +30,9 @@ const BARS_MAX: u64 = 20_000;
 /// The span of a time axis by default, and the longest one.
 const SPAN_MILLIS: i64 = 15 * 60 * 1_000;
 const SPAN_MAX_MILLIS: i64 = 31 * 24 * 3_600 * 1_000;
+/// Runs that began before the span, within a day, and had not ended at its beginning.
+const OPEN_MAX: u64 = 1_000;
+const OPEN_MAX_MILLIS: i64 = 24 * 3_600 * 1_000;
 /// Firings ahead on a time axis, of each job.
 const PLANNED_MAX: usize = 200;
 
@@ -215,7 +218,8 @@ pub(crate) struct Timeline {
     to: i64,
     /// The present, in milliseconds since 1970.
     now: i64,
-    /// The runs that started in the span, the latest first; at most 20,000.
+    /// The runs that started in the span, the latest first, at most 20,000; then those that had started in the day before it and had not
+    /// ended. Failures are cut to 200 characters.
     runs: Vec<Run>,
     /// Whether there are more.
     truncated: bool,
@@ -322,11 +326,21 @@ pub(super) async fn timeline(state: Shared, Asked(span): Asked<Span>) -> Result<
         after: Some(Timestamp(from - 1)),
         before: Some(Timestamp(to)),
         limit: BARS_MAX,
+        uncounted: true,
         ..TraceQuery::default()
     };
-    let page = reader.executions(&query).await.map_err(Failure::failed)?;
-    let truncated = page.total > BARS_MAX;
-    let runs = page.rows.into_iter().map(Run::from).collect();
+    let mut rows = reader.executions(&query).await.map_err(Failure::failed)?.rows;
+    let truncated = rows.len() as u64 == BARS_MAX;
+    // What began before the span and reaches into it.
+    let open = TraceQuery {
+        after: Some(Timestamp(from - OPEN_MAX_MILLIS)),
+        before: Some(Timestamp(from)),
+        open_at: Some(Timestamp(from)),
+        limit: OPEN_MAX,
+        ..query
+    };
+    rows.extend(reader.executions(&open).await.map_err(Failure::failed)?.rows);
+    let runs = rows.into_iter().map(|row| Run::from(row).short()).collect();
     Ok(Json(Timeline { recorded: true, from, to, now, runs, truncated, planned }))
 }
 

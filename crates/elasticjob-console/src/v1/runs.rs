@@ -90,6 +90,17 @@ impl From<ExecutionRow> for Run {
     }
 }
 
+/// Longest text of a failure where there are thousands.
+const FAILURE_SHORT: usize = 200;
+
+impl Run {
+    /// The same with a short text of its failure.
+    pub(super) fn short(mut self) -> Run {
+        self.failure = self.failure.map(|text| text.chars().take(FAILURE_SHORT).collect());
+        self
+    }
+}
+
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/runs", get(runs))
 }

@@ -116,14 +116,15 @@ pub(crate) async fn accept(
         return Ok(to("/"));
     }
     let from = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Extension(Peer(peer))| peer.ip());
-    match state.sessions.accept(&invitation.token, clock::now()) {
+    match state.sessions.accept(from, &invitation.token, clock::now()) {
         Ok((user, token)) => {
             let next = state.invitation()?;
             tracing::info!(user = user.name, %from, "console: logged in with the link; the next link: {next}");
             Ok(([(header::SET_COOKIE, session_cookie(&state, &token))], to("/")).into_response())
         }
+        Err(failure) if failure.code != Code::Forbidden => Err(failure.into()),
         Err(_) => {
-            tracing::warn!(%from, "console: the link is not valid: it was used, or there is a newer one");
+            tracing::debug!(%from, "console: the link is not valid: it was used, or there is a newer one");
             Ok(to("/?link=used"))
         }
     }

@@ -51,7 +51,12 @@ export function bars(runs: Run[], rowOf: (run: Run) => string, from: number, to:
   }
   for (const bar of found) {
     bar.tone = tone(bar.runs, now);
-    bar.width = Math.min(bar.width, width - bar.left);
+    // What began earlier reaches into the axis.
+    if (bar.left < 0) {
+      bar.width += bar.left;
+      bar.left = 0;
+    }
+    bar.width = Math.max(MIN, Math.min(bar.width, width - bar.left));
   }
   return found;
 }

@@ -33,6 +33,8 @@ export function usePolled<T>(
   read: () => Promise<T>,
   key: () => unknown,
   keeps = false,
+  /** The time from one read to the next in milliseconds; 0 for what does not change. */
+  period: () => number = () => PERIOD,
 ): {
   data: Ref<T | undefined>;
   error: Ref<Error | undefined>;
@@ -60,7 +62,7 @@ export function usePolled<T>(
       // The console answers; what is behind it does not.
       if (failure instanceof Problem) live.good();
     }
-    timer = window.setTimeout(tick, PERIOD);
+    if (period() > 0) timer = window.setTimeout(tick, period());
   }
 
   function tick(): void {

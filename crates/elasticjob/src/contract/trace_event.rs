@@ -159,6 +159,15 @@ pub(crate) fn cut(text: &str) -> String {
     shortened(text, TEXT_MAX)
 }
 
+/// A list as long as the tables take it, without a part of an entry at its end.
+pub(crate) fn cut_list(text: &str) -> String {
+    let mut found = cut(text);
+    if found.len() < text.len() {
+        found.truncate(found.rfind(", ").unwrap_or_default());
+    }
+    found
+}
+
 /// The first characters, at most so many UTF-16 units. NUL, which PostgreSQL has no place for, is replaced.
 pub(crate) fn shortened(text: &str, units: usize) -> String {
     let mut left = units;
@@ -184,5 +193,9 @@ mod tests {
         assert_eq!(shortened("a\0b", 3), "a\u{fffd}b");
         assert_eq!(list(&[0, 1]), "[0, 1]");
         assert_eq!(list(&[]), "[]");
+        let long = (0..3_000).map(|item| (item * 2).to_string()).collect::<Vec<_>>().join(", ");
+        let short = cut_list(&long);
+        assert!(short.len() <= TEXT_MAX && long.starts_with(&format!("{short}, ")), "no half of a number");
+        assert_eq!(cut_list("1, 2"), "1, 2");
     }
 }

@@ -171,7 +171,7 @@ impl Tracer {
             instance: instance.into(),
             level: happened.level().word(),
             kind: happened.kind(),
-            items: items.map(|items| event::cut(items.trim_matches(['[', ']']))),
+            items: items.map(|items| event::cut_list(items.trim_matches(['[', ']']))),
             first_due: fields.due,
             last_due: fields.last_due.or(fields.due),
             message: event::cut(&happened.to_string()),

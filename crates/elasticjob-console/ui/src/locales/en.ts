@@ -192,6 +192,7 @@ const en = {
     label: 'Timeline with {count} runs in {rows} rows. The table shows the same.',
     none: 'No run started in this time range.',
     truncated: 'Only the latest {count} runs are shown. Choose a shorter time range.',
+    rows: 'The first {shown} of {all} rows are shown. The table has all runs.',
     takenOver: 'taken over',
     planned: 'planned',
     noEnd: 'no end recorded',

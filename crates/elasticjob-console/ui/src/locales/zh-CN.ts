@@ -194,6 +194,7 @@ const zh: Messages = {
     label: '时间线：{rows} 行，{count} 次运行。表格显示相同内容。',
     none: '此时间范围内没有运行。',
     truncated: '仅显示最近 {count} 次运行，请缩短时间范围。',
+    rows: '仅显示 {all} 行中的前 {shown} 行，表格包含全部运行。',
     takenOver: '故障转移',
     planned: '计划触发',
     noEnd: '没有结束记录',

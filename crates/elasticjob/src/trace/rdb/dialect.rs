@@ -119,6 +119,8 @@ pub(super) enum Filter {
     Succeeded(bool),
     /// `complete_time` has a value.
     Ended,
+    /// `complete_time` has no value, or a later one.
+    OpenAt(String),
     /// The table's time is later.
     After(String),
     /// The table's time is earlier.
@@ -354,6 +356,10 @@ impl Dialect {
                 Filter::Succeeded(true) => sql.push_str(&format!("({})", self.success())),
                 Filter::Succeeded(false) => sql.push_str(&format!("NOT ({})", self.success())),
                 Filter::Ended => sql.push_str("complete_time IS NOT NULL"),
+                Filter::OpenAt(time) => {
+                    sql.push_str(&format!("(complete_time IS NULL OR complete_time > {moment})"));
+                    values.push(Value::Time(Some(time.clone())));
+                }
                 Filter::After(time) => {
                     sql.push_str(&format!("{column} > {moment}"));
                     values.push(Value::Time(Some(time.clone())));
@@ -500,6 +506,10 @@ impl Dialect {
             (Dialect::Mysql, Table::Status) => statements.push(format!("CREATE {}", index("task_id(128), state"))),
             (Dialect::Postgres, Table::Status) => statements.push(format!("CREATE {}", index("task_id, state"))),
             (Dialect::Sqlite, Table::Status) => statements.push(format!("CREATE {}", index("task_id, state"))),
+            // In databases that Java shares, the tables are as Java creates them.
+            (Dialect::Sqlite, Table::Execution) => {
+                statements.push(format!("CREATE INDEX JOB_EXECUTION_TIME_INDEX ON {name} (job_name, start_time)"));
+            }
             (_, Table::Execution) => {}
             (_, Table::Event) => {
                 statements.push(format!("CREATE INDEX JOB_EVENT_TIME_INDEX ON {name} (job_name, creation_time)"));

@@ -19,6 +19,10 @@ const ROWS_MAX: u64 = 100_000;
 const EARLIER_MAX: u64 = 2_000;
 /// Due times are looked for up to so long ago.
 const LOOK_BACK_MAX: Duration = Duration::from_secs(400 * 24 * 3_600);
+/// Firings that are walked over in one search.
+const WALK_MAX: usize = 500_000;
+/// Runs and accounts that come so long after the last due time still belong to it.
+const AFTERWARDS: Duration = Duration::from_secs(24 * 3_600);
 /// The first guess for how long ago the first due time was.
 const LOOK_BACK: Duration = Duration::from_secs(60);
 
@@ -44,42 +48,54 @@ impl TraceReader {
         let now = clock::now();
         let items = config.sharding_total_count;
         let count = count.min(ITEMS_MAX / items.max(1) as usize).max(1);
-        let dues = last_dues(config, until.min(now), count);
+        // Searching and judging may take a while: other tasks of the process run jobs.
+        let (of, until) = (config.clone(), until.min(now));
+        let dues = tokio::task::spawn_blocking(move || last_dues(&of, until, count)).await.unwrap_or_default();
         let (Some(first), Some(last)) = (dues.first().copied(), dues.last().copied()) else {
             return Ok(DueLedger { from: self.describe(), entries: Vec::new(), truncated: false });
         };
-        let of_job =
-            TraceQuery { equal: vec![("job_name", config.name.clone())], limit: ROWS_MAX, ..TraceQuery::default() };
-        let from_first =
-            TraceQuery { after: Some(Timestamp(first.0 - 1)), sort: Some(("start_time", false)), ..of_job.clone() };
-        let runs = self.executions(&from_first).await?;
-        let truncated = runs.total > ROWS_MAX;
-        let mut runs: Vec<ItemRun> = runs.rows.iter().filter_map(run).collect();
+        let of_job = TraceQuery {
+            equal: vec![("job_name", config.name.clone())],
+            limit: ROWS_MAX,
+            uncounted: true,
+            ..TraceQuery::default()
+        };
+        let within = TraceQuery {
+            after: Some(Timestamp(first.0 - 1)),
+            before: Some(last + AFTERWARDS),
+            sort: Some(("start_time", false)),
+            ..of_job.clone()
+        };
+        let found = self.executions(&within).await?.rows;
+        let mut truncated = found.len() as u64 == ROWS_MAX;
+        let mut runs: Vec<ItemRun> = found.iter().filter_map(run).collect();
         // The run before may have gone on, or have no end.
         let before = TraceQuery { before: Some(first), limit: u64::from(items) * 2, ..of_job.clone() };
         runs.extend(self.executions(&before).await?.rows.iter().filter_map(run));
         let oldest = TraceQuery { limit: 1, sort: Some(("start_time", false)), ..of_job.clone() };
         let oldest = self.executions(&oldest).await?.rows.first().and_then(|row| row.start_time);
-        let events = TraceQuery { sort: Some(("creation_time", false)), ..from_first };
-        let events = self.events(&events).await?;
+        let events = TraceQuery { sort: Some(("creation_time", false)), ..within };
+        let events = self.events(&events).await?.rows;
+        truncated |= events.len() as u64 == ROWS_MAX;
         let earlier = TraceQuery { before: Some(first), limit: EARLIER_MAX, ..of_job };
         let earlier = self.events(&earlier).await?.rows;
-        let recorded = earlier.iter().rev().chain(&events.rows);
-        let changes: Vec<(Timestamp, Change)> =
-            recorded.clone().filter_map(|row| Some((row.creation_time?, change(row)?))).collect();
-        let oldest_event = recorded.clone().find_map(|row| row.creation_time);
+        let recorded = earlier.iter().rev().chain(&events);
+        let rescheduled = recorded.clone().filter(|row| is_another_schedule(row)).filter_map(|row| row.creation_time);
         let next = config.cron.as_ref().and_then(|cron| cron.next(last, &config.time_zone));
-        let entries = judge(&Record {
+        let record = Record {
             dues,
             next,
             items,
             runs,
-            told: recorded.filter_map(told).collect(),
-            changes,
-            since: [oldest, oldest_event].into_iter().flatten().min(),
+            told: recorded.clone().filter_map(told).collect(),
+            changes: recorded.clone().filter_map(|row| Some((row.creation_time?, change(row)?))).collect(),
+            // Each table loses its old rows by itself: events may be older than the runs that are kept.
+            since: oldest.or_else(|| recorded.clone().find_map(|row| row.creation_time)),
+            changed: rescheduled.max(),
             now,
-        });
-        Ok(DueLedger { from: self.describe(), entries, truncated: truncated || events.total > ROWS_MAX })
+        };
+        let entries = tokio::task::spawn_blocking(move || judge(&record)).await.map_err(|error| error.to_string())?;
+        Ok(DueLedger { from: self.describe(), entries, truncated })
     }
 }
 
@@ -89,15 +105,17 @@ fn last_dues(config: &JobConfig, until: Timestamp, count: usize) -> Vec<Timestam
     let mut back = LOOK_BACK;
     loop {
         let mut found = VecDeque::with_capacity(count);
-        let mut after = until - back;
+        let (mut after, mut walked) = (until - back, 0);
         while let Some(next) = cron.next(after, &config.time_zone).filter(|next| *next <= until) {
             if found.len() == count {
                 found.pop_front();
             }
             found.push_back(next);
             after = next;
+            walked += 1;
         }
-        if found.len() == count || back >= LOOK_BACK_MAX {
+        // An expression that fired very often some time ago is not searched further.
+        if found.len() == count || back >= LOOK_BACK_MAX || walked >= WALK_MAX {
             return found.into();
         }
         back = (back * 4).min(LOOK_BACK_MAX);
@@ -132,7 +150,10 @@ fn told(row: &EventRow) -> Option<Told> {
     let sentence = message.split(" items=").next().unwrap_or_default().split(" due=").next().unwrap_or_default();
     let reason = sentence.split_once(": ").map_or(sentence, |(_, reason)| reason);
     let reason = reason.split(';').next().unwrap_or_default();
-    let items = row.items.as_deref().and_then(ranges::parse).filter(|items| !items.is_empty());
+    let items = match row.items.as_deref().filter(|items| !items.is_empty()) {
+        Some(items) => Some(ranges::parse(items)?),
+        None => None,
+    };
     Some(Told {
         what,
         items: items.map(|items| items.into_iter().collect()),
@@ -140,6 +161,12 @@ fn told(row: &EventRow) -> Option<Told> {
         last: row.last_due.or(row.first_due)?,
         reason: reason.to_owned(),
     })
+}
+
+/// Whether the due times before the event were those of another expression.
+fn is_another_schedule(row: &EventRow) -> bool {
+    let names = |key: &str| row.message.as_ref().is_some_and(|message| message.contains(&format!("`{key}` is ")));
+    row.event == "rescheduled" || (row.event == "overwrote" && (names("cron") || names("timeZone")))
 }
 
 fn change(row: &EventRow) -> Option<Change> {
@@ -187,6 +214,7 @@ mod tests {
         assert_eq!(told.reason, "the previous run has not completed, and misfire is off");
         assert_eq!(told.items, Some([0, 2, 3, 4].into()));
         assert_eq!(super::told(&row("joined", None, "joined")), None);
+        assert_eq!(super::told(&row("skipped", Some("0-4294967295"), "skipped")), None, "no text fills the memory");
         let whole = super::told(&row("skipped", Some(""), "skipped a firing: why due=x")).expect("an account");
         assert_eq!((whole.items, whole.reason.as_str()), (None, "why"));
     }

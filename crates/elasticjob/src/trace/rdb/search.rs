@@ -44,6 +44,10 @@ pub struct TraceQuery {
     pub succeeded: Option<bool>,
     /// Only runs that have ended: one without an end may be running.
     pub ended: bool,
+    /// Only runs that have not ended, or ended later.
+    pub open_at: Option<Timestamp>,
+    /// Do not count the rows that match: `total` is that of the page.
+    pub uncounted: bool,
     /// Only rows whose time is later.
     pub after: Option<Timestamp>,
     /// Only rows whose time is earlier.
@@ -270,12 +274,18 @@ impl TraceReader {
             if !has_source && selection.names("source") {
                 return Ok(TracePage { total: 0, rows: Vec::new() });
             }
-            let (sql, values) = dialect.count(&selection);
-            let count = connection.rows(sql, &values, 1).await?;
-            let count = count.into_iter().next().and_then(|row| row.into_iter().next()).flatten();
+            let count = match query.uncounted {
+                true => None,
+                false => {
+                    let (sql, values) = dialect.count(&selection);
+                    let count = connection.rows(sql, &values, 1).await?;
+                    count.into_iter().next().and_then(|row| row.into_iter().next()).flatten()
+                }
+            };
             let (sql, values, columns) = dialect.page(&selection, has_source, query.offset, query.limit);
             let rows = connection.rows(sql, &values, columns).await?;
-            Ok(TracePage { total: count.and_then(|text| text.parse().ok()).unwrap_or_default(), rows })
+            let total = count.and_then(|text| text.parse().ok()).unwrap_or(rows.len() as u64);
+            Ok(TracePage { total, rows })
         })
         .await
     }
@@ -312,6 +322,7 @@ fn selection(table: Table, query: &TraceQuery, zone: &TimeZone) -> Selection {
         query.equal.iter().map(|(column, value)| Filter::Equal(column, value.clone())).collect();
     filters.extend(query.succeeded.map(Filter::Succeeded));
     filters.extend(query.ended.then_some(Filter::Ended));
+    filters.extend(query.open_at.map(|at| Filter::OpenAt(time(at, zone))));
     filters.extend(query.after.map(|after| Filter::After(time(after, zone))));
     filters.extend(query.before.map(|before| Filter::Before(time(before, zone))));
     let (sort, descending) = query.sort.unwrap_or((table.time(), true));

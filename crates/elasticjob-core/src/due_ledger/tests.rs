@@ -1,3 +1,5 @@
+//! Tables of recorded runs and accounts, and the verdicts that follow from them.
+
 use super::*;
 
 /// A job of one item that is due every ten seconds, five times from second 100 on; it is second 200.

@@ -41,7 +41,7 @@ pub(crate) struct Sessions {
     life: Duration,
     /// By the digest of the token: the token itself is not stored.
     open: Mutex<HashMap<[u8; 32], (User, Instant)>>,
-    /// The digest of the token that logs in whoever sends it, once.
+    /// The digest of the token that logs in its first sender.
     invitation: Mutex<Option<[u8; 32]>>,
     failures: Mutex<HashMap<IpAddr, (u32, Instant)>>,
 }
@@ -63,7 +63,7 @@ impl Sessions {
         Ok(token)
     }
 
-    /// Logs in whoever sends the token of [`Sessions::invite`]; returns the user with the token of the session.
+    /// Logs in the sender of the token of [`Sessions::invite`]; returns the user with the token of the session.
     pub(crate) fn accept(&self, from: IpAddr, token: &str, now: Instant) -> Result<(User, String), Failure> {
         if self.is_throttled(from, now) {
             let text = format!("too many failed logins; retry in {} s", FAILURES_IN.as_secs());

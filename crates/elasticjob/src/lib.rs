@@ -124,7 +124,7 @@ pub mod agent {
     }
 
     /// Puts the stored secrets into a configuration that came from [`masked_config`] and was edited. Returns the faults: values with a mask
-    /// that stands for no stored secret.
+    /// that represents no stored secret.
     pub fn unmasked(
         edited: &mut elasticjob_core::wire::JobDocument,
         stored: &elasticjob_core::wire::JobDocument,
@@ -136,11 +136,11 @@ pub mod agent {
             Some(stored) if shown.as_ref() == Some(value) => value.clone_from(stored),
             Some(stored) if value.contains(MASK) && shown.as_ref() != Some(stored) => {
                 faults.push(format!(
-                    "key {key}: `{MASK}` stands for a secret; write the secret, or leave the whole value as it was"
+                    "key `{key}`: `{MASK}` represents a secret; write the secret, or leave the whole value as it was"
                 ));
             }
             None if value == MASK => {
-                faults.push(format!("key `{key}`: `{MASK}` stands for a secret, and none is stored"))
+                faults.push(format!("key `{key}`: `{MASK}` represents a secret, and none is stored"))
             }
             Some(_) | None => {}
         };
@@ -168,7 +168,7 @@ pub mod agent {
             {
                 value.clone_from(before);
             } else if value.contains(MASK) {
-                faults.push(format!("key `{key}`: `{MASK}` stands for a secret; leave the whole value as it was"));
+                faults.push(format!("key `{key}`: `{MASK}` represents a secret; leave the whole value as it was"));
             }
         }
         faults

@@ -89,7 +89,7 @@ fn a_wrong_configuration_is_refused_while_it_is_typed_and_writes_nothing() {
         ("shardingItemParameters: ''", "shardingItemParameters: 7=x", "shardingItemParameters"),
         ("cron:", "corn: x\ncron:", "corn"),
         ("cron:", "- cron:", ""),
-        ("ops", "***", "stands for a secret"),
+        ("ops", "***", "represents a secret"),
     ] {
         let wrong = yaml.replacen(from, to, 1);
         assert_ne!(wrong, yaml, "{from}");

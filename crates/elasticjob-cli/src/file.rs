@@ -464,4 +464,6 @@ impl Reader {
 }
 
 #[cfg(test)]
+mod mistakes;
+#[cfg(test)]
 mod tests;

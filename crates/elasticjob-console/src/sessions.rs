@@ -56,7 +56,7 @@ impl Sessions {
         !self.accounts.is_empty()
     }
 
-    /// Returns a new token with which somebody can log in once, as administrator. The one before is not valid any more.
+    /// Returns a new token for one login as administrator. It replaces the previous one.
     pub(crate) fn invite(&self) -> Result<String, Failure> {
         let token = new_token()?;
         *self.invitation.lock() = Some(key(&token));

@@ -150,7 +150,7 @@ fn forged(evidence: &Evidence) -> Vec<(&'static str, Evidence)> {
         evidence.runs.push(run);
         evidence
     };
-    // Where runs last longer than their period, and Java shares the job, nearly all runs of ours are catch-ups or takeovers.
+    // Where runs last longer than their period, and Java shares the job, nearly all Rust runs are catch-ups or takeovers.
     let of = |source: Source| {
         let ended = move |run: &&Entry| !run.java && run.source == source && run.end.is_some();
         evidence.runs.iter().find(ended).cloned()
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(void, [false, false, false, true]);
     }
 
-    /// Whatever the runs of ours came from, something wrong can be made of one, and the oracle sees it.
+    /// Whatever started the Rust runs, one of them can be forged, and the oracle finds that.
     #[test]
     fn a_run_of_each_source_can_be_forged() {
         let mut document = JobDocument::new("job", 2);

@@ -349,7 +349,7 @@ fn a_job_that_completes_its_last_run_after_a_shutdown_starts_again_at_sighup() {
     eventually("it runs", PATIENCE, || (count("started items") >= 1).then_some(()));
     let shutdown = output(&["job", "shutdown", "long"], folder.path());
     assert!(shutdown.status.success(), "{}", String::from_utf8_lossy(&shutdown.stderr));
-    eventually("it is told", PATIENCE, || process.log().contains("shut down by an operator").then_some(()));
+    eventually("the shutdown is logged", PATIENCE, || process.log().contains("shut down by an operator").then_some(()));
     let runs = count("started items");
     assert_eq!(count("left the job"), 0, "the run goes on: {}", process.log());
     process.signal("HUP");

@@ -108,7 +108,7 @@ fn a_link_logs_in_once_and_the_log_then_has_the_next_one() {
     let process = up(folder.path(), &["--port", "0"], "log");
     let (port, first) = link(&process);
     let answer = |method: &str, path: &str| http(port, method, path, &[], &[]).expect("an answer");
-    assert_eq!(answer("GET", "/api/v1/jobs").status, 401, "nobody is logged in without a link");
+    assert_eq!(answer("GET", "/api/v1/jobs").status, 401, "no user is logged in without a link");
     let current = answer("GET", "/api/v1/session").json();
     assert_eq!((&current["me"], &current["passwords"]), (&Value::Null, &Value::from(false)));
     let default_login = br#"{"username": "root", "password": "root"}"#;

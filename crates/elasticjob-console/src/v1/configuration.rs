@@ -1,5 +1,5 @@
-//! The stored configuration of a job: read, checked while it is edited, merged with the change of another user, written if nobody else
-//! wrote it in the meantime.
+//! The stored configuration of a job: read, checked while it is edited, merged with the change of another user, written if it did not
+//! change in the meantime.
 
 use std::sync::Arc;
 

@@ -234,7 +234,7 @@ test('a configuration is edited: faults, preview, conflict, merge, saved', async
   await expect(page.locator('.editor tbody tr')).toHaveText([/cron.*\* \* \* \* \* \?.*0 0 12 \* \* \?/]);
   await expect(page.locator('.editor .fires li')).toHaveCount(10);
   await expect(save).toBeEnabled();
-  // Somebody else is faster.
+  // Another user is faster.
   await page.evaluate(async (yaml) => {
     const path = '/api/v1/jobs/off/config';
     const headers = { 'X-Requested-With': 'x', 'Content-Type': 'application/json' };
@@ -242,7 +242,7 @@ test('a configuration is edited: faults, preview, conflict, merge, saved', async
     await fetch(path, { method: 'PUT', headers: { ...headers, 'If-Match': etag }, body: JSON.stringify({ yaml }) });
   }, text.replace('text of off', 'text of another user'));
   await save.click();
-  await expect(page.getByRole('alert')).toContainText('Somebody else changed the configuration');
+  await expect(page.getByRole('alert')).toContainText('Another user changed the configuration');
   await page.getByRole('button', { name: 'Take over the other change' }).click();
   await expect(field).toHaveValue(/text of another user/);
   await expect(field).toHaveValue(/0 0 12 \* \* \?/);

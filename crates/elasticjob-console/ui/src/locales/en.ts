@@ -151,7 +151,7 @@ const en = {
     unset: 'default',
     same: 'Nothing differs from the stored configuration.',
     fires: 'Next firings with this configuration',
-    changed: 'Somebody else changed the configuration in the meantime. Your text is still here, and nothing was written.',
+    changed: 'Another user changed the configuration in the meantime. Nothing was written, and your text is still here.',
     merge: 'Take over the other change, and keep mine',
     disables: 'This disables the job on all servers.',
     enables: 'This enables the job on all servers.',

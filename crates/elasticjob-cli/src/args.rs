@@ -230,6 +230,8 @@ pub(crate) enum JobOperation {
     History(History),
     /// Print what became of the latest due times of a job: ran, late, caught up, skipped, lost or missed, and why
     Ledger(DueLedger),
+    /// Print the output of a run: of the latest one that has a log, or of the one that --run names
+    Logs(Logs),
     /// Explain why a job does not run: one line per check, with the evidence
     Explain {
         /// Job name
@@ -268,6 +270,24 @@ pub(crate) struct History {
     /// Maximum number of runs, the latest first
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
+}
+
+/// A run log to print.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Logs {
+    /// Job name
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) database: Database,
+    /// The run: its id in `job history`, or at least the last 4 characters of it
+    #[arg(long, value_name = "ID")]
+    pub(crate) run: Option<String>,
+    /// Only runs of this item
+    #[arg(long)]
+    pub(crate) item: Option<u32>,
+    /// Go on with the lines that are recorded later: until the run that --run names has ended, or for ever
+    #[arg(long)]
+    pub(crate) follow: bool,
 }
 
 /// A due ledger to print.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use elasticjob::registry::Error as RegistryError;
 use elasticjob::registry::zookeeper::Settings;
-use elasticjob::trace::{DataSource, Retention, rdb};
+use elasticjob::trace::{DataSource, Retention, RunLogs, rdb};
 use elasticjob::{JobDocument, Overwrite, TraceSettings};
 use elasticjob_core::wire::yaml::{self, Entry, Position};
 
@@ -135,8 +135,16 @@ const JOB: &[&str] = &[
     "label",
     "staticSharding",
 ];
-const TRACING: &[&str] =
-    &["type", "dataSource", "includeJobNames", "excludeJobNames", "retentionDays", "retentionRows"];
+const TRACING: &[&str] = &[
+    "type",
+    "dataSource",
+    "includeJobNames",
+    "excludeJobNames",
+    "retentionDays",
+    "retentionRows",
+    "runLog",
+    "runLogBytes",
+];
 /// Of `dataSource`; what else a Java pool has is ignored.
 const DATA_SOURCE: &[&str] = &["url", "jdbcUrl", "username", "password"];
 /// Of `dump` and `metrics`.
@@ -387,6 +395,14 @@ impl Reader {
                     self.name_jobs(&setting, "excludeJobNames", &settings.exclude);
                 }
                 Some("retentionDays") => days = Some(self.number(&setting, 1, 36_500).unsigned_abs()),
+                Some("runLog") => match RunLogs::of(&self.text(&setting)) {
+                    Some(what) => settings.run_logs = what,
+                    None => self.wrong(&setting, "`off`, `failed` or `all`"),
+                },
+                Some("runLogBytes") => {
+                    let bytes = self.number(&setting, 1_024, 1_048_576).unsigned_abs();
+                    settings.run_log_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                }
                 Some("retentionRows") => rows = Some(self.number(&setting, 1, i64::MAX).unsigned_abs()),
                 Some(_) | None => {}
             }

@@ -54,6 +54,7 @@ pub(crate) fn start(format: LogFormat, verbose: u8, is_service: bool) -> Log {
         None => None,
     };
     let layer = spans.as_ref().map(Spans::layer);
-    tracing_subscriber::registry().with(lines).with(layer).init();
+    let runs = is_service.then(elasticjob::trace::run_log_layer);
+    tracing_subscriber::registry().with(lines).with(layer).with(runs).init();
     Log { spans }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use elasticjob::registry::Connection;
-use elasticjob::trace::{DataSource, TraceSettings};
+use elasticjob::trace::{DataSource, RunLogs, TraceSettings};
 use elasticjob_console::{Console, ConsoleError, Own, Settings};
 use tokio::sync::watch;
 
@@ -29,9 +29,11 @@ pub(crate) fn trace_beside(registry: &Path) -> PathBuf {
     registry.with_file_name(name)
 }
 
-/// The same as settings; `None` if the path cannot be written as an address.
+/// The same as settings, with the logs of all runs; `None` if the path cannot be written as an address.
 pub(crate) fn trace_settings(registry: &Path) -> Option<TraceSettings> {
-    Some(TraceSettings::rdb(format!("sqlite://{}", trace_beside(registry).to_str()?)))
+    let mut settings = TraceSettings::rdb(format!("sqlite://{}", trace_beside(registry).to_str()?));
+    settings.run_logs = RunLogs::All;
+    Some(settings)
 }
 
 /// The path of an embedded registry's address, if it is one.

@@ -29,7 +29,7 @@ fn the_pages_do_what_their_tests_say() {
     };
     let jobs = [
         job("fine", 3, "true"),
-        job("fails", 2, "sh -c 'test $ELASTICJOB_SHARDING_ITEM = 0 || exit 3'"),
+        job("fails", 2, "sh -c 'echo step one; test $ELASTICJOB_SHARDING_ITEM = 0 || exit 3'"),
         job("off", 1, "true"),
     ];
     let text = format!(
@@ -103,6 +103,6 @@ fn the_pages_do_what_their_tests_say() {
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{said}\n{}", String::from_utf8_lossy(&run.stderr));
     let passed = said.lines().rev().find(|line| line.contains(" passed")).unwrap_or_default().trim().to_owned();
-    assert!(passed.starts_with("23 passed"), "{passed}");
+    assert!(passed.starts_with("24 passed"), "{passed}");
     assert!(!console.log().contains("panicked"), "{}", console.log());
 }

@@ -27,6 +27,7 @@ mod quartz;
 mod recorded;
 mod refusals;
 mod rig;
+mod run_logs;
 mod services;
 mod tracing;
 mod transcripts;

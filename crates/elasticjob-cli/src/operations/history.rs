@@ -63,6 +63,27 @@ impl Wanted {
     }
 }
 
+/// The database of a job: the one that the options name, that of its stored configuration, or the one beside the registry.
+pub(super) async fn known(
+    operations: &Operations,
+    job: &str,
+    named: Option<DataSource>,
+    beside: Option<DataSource>,
+) -> Result<DataSource, Failure> {
+    if let Some(named) = named {
+        return Ok(named);
+    }
+    let stored = operations.config(job).await?;
+    let document = JobDocument::parse(stored.text.as_bytes()).ok();
+    let element = document.and_then(|document| elasticjob::agent::stored_source(&document));
+    Ok(element.or(beside).ok_or_else(|| {
+        anyhow::anyhow!(
+            "job `{job}`: no run is recorded, because no event trace database is known; name the database with --database URL, or \
+             with --file FILE, an agent file that has `tracing`"
+        )
+    })?)
+}
+
 /// The history from the database that the user named: no registry is needed.
 pub(super) fn run_without_registry(job: &str, wanted: Wanted, format: Output) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -98,7 +119,7 @@ pub(super) async fn run(
 }
 
 fn print(job: &str, history: History, format: Output) -> Result<(), Failure> {
-    let mut listing = Listing::new(&["START", "ITEM", "TOOK", "OUTCOME", "SOURCE", "SERVER", "WHY"]);
+    let mut listing = Listing::new(&["START", "ITEM", "TOOK", "OUTCOME", "SOURCE", "SERVER", "RUN", "WHY"]);
     for entry in &history.entries {
         listing.push(row(entry), object(entry));
     }
@@ -128,6 +149,8 @@ fn row(entry: &HistoryEntry) -> Vec<String> {
         outcome(entry).to_owned(),
         entry.source.clone(),
         entry.ip.clone(),
+        // The end of an id: ids begin with the time.
+        entry.id.get(entry.id.len().saturating_sub(8)..).unwrap_or_default().to_owned(),
         why.to_owned(),
     ]
 }
@@ -136,6 +159,7 @@ fn row(entry: &HistoryEntry) -> Vec<String> {
 fn object(entry: &HistoryEntry) -> Value {
     let mut object = Map::new();
     let mut put = |key: &str, value: Option<Value>| drop(value.map(|value| object.insert(key.into(), value)));
+    put("id", Some(json!(entry.id)));
     put("shardingItem", Some(json!(entry.item)));
     put("startTime", entry.start.map(|start| json!(start.to_string())));
     put("completeTime", entry.end.map(|end| json!(end.to_string())));

@@ -2,7 +2,7 @@
 
 use elasticjob::trace::DataSource;
 use elasticjob::trace::rdb::TraceReader;
-use elasticjob::{JobDocument, Operations, Timestamp};
+use elasticjob::{Operations, Timestamp};
 use elasticjob_core::due_ledger::{Entry, Fate, ItemFate};
 use serde_json::{Value, json};
 
@@ -39,14 +39,7 @@ pub(super) async fn run(operations: &Operations, job: &str, wanted: Wanted, form
     if config.cron.is_none() {
         return Err(anyhow::anyhow!("job `{job}` has no cron expression, so it has no due times").into());
     }
-    let document = JobDocument::parse(stored.text.as_bytes()).ok();
-    let element = document.and_then(|document| elasticjob::agent::stored_source(&document));
-    let source = wanted.named.or(element).or(wanted.beside).ok_or_else(|| {
-        anyhow::anyhow!(
-            "job `{job}`: no run is recorded, because no event trace database is known; name the database with --database URL, or \
-             with --file FILE, an agent file that has `tracing`"
-        )
-    })?;
+    let source = history::known(operations, job, wanted.named, wanted.beside).await?;
     let reader = TraceReader::new(&source).map_err(anyhow::Error::msg)?;
     let ledger = reader.due_ledger(&config, wanted.until, wanted.limit).await.map_err(anyhow::Error::msg)?;
     let mut listing = Listing::new(&["DUE", "FATE", "ITEMS", "DELAY", "TOOK", "WHY"]);

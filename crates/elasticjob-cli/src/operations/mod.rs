@@ -4,6 +4,7 @@ mod apply;
 mod history;
 mod jobs;
 mod ledger;
+mod logs;
 mod registry;
 mod servers;
 mod shards;
@@ -71,6 +72,13 @@ pub(crate) fn job(operation: &JobOperation, registry: Option<&str>, format: Outp
         JobOperation::Ledger(arguments) => {
             let wanted = ledger::wanted(arguments, history::beside(address(registry)))?;
             on(registry, async |all| ledger::run(&all, &arguments.name, wanted, format).await)
+        }
+        JobOperation::Logs(arguments) => {
+            let wanted = logs::wanted(arguments, history::beside(address(registry)))?;
+            match wanted.names_database() {
+                true => logs::run_without_registry(wanted, format),
+                false => on(registry, async |all| logs::run(&all, wanted, format).await),
+            }
         }
         JobOperation::Explain { name } => run(registry, async |registry| jobs::explain(registry, name, format).await),
     }

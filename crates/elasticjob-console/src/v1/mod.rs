@@ -2,7 +2,9 @@
 
 mod centres;
 mod configuration;
+mod failures;
 mod jobs;
+mod logs;
 mod overview;
 mod past;
 mod runs;
@@ -182,6 +184,8 @@ impl<T: serde::de::DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> 
         jobs::disable_item,
         jobs::enable_item,
         runs::runs,
+        logs::log,
+        failures::failures,
         configuration::show,
         configuration::check,
         configuration::save,
@@ -217,6 +221,8 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(overview::routes())
         .merge(jobs::routes())
         .merge(runs::routes())
+        .merge(logs::routes())
+        .merge(failures::routes())
         .merge(past::routes())
         .merge(configuration::routes())
         .merge(centres::routes())

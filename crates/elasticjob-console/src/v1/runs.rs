@@ -94,6 +94,11 @@ impl From<ExecutionRow> for Run {
 const FAILURE_SHORT: usize = 200;
 
 impl Run {
+    /// Whether its end is recorded.
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// The same with a short text of its failure.
     pub(super) fn short(mut self) -> Run {
         self.failure = self.failure.map(|text| text.chars().take(FAILURE_SHORT).collect());

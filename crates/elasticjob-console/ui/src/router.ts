@@ -9,6 +9,7 @@ export const router = createRouter({
     { path: '/timeline', name: 'timeline', component: () => import('./views/TimelineView.vue') },
     { path: '/events', name: 'events', component: () => import('./views/EventsView.vue') },
     { path: '/runs', name: 'runs', component: () => import('./views/RunsView.vue') },
+    { path: '/failures', name: 'failures', component: () => import('./views/FailuresView.vue') },
     { path: '/centres', name: 'centres', component: () => import('./views/CentresView.vue') },
     { path: '/trace-stores', name: 'stores', component: () => import('./views/StoresView.vue') },
     { path: '/:rest(.*)*', redirect: { name: 'overview' } },

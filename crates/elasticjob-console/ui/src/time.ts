@@ -17,6 +17,13 @@ export function clock(millis: number): string {
   return new Date(millis).toLocaleTimeString(i18n.global.locale.value, { hour12: false });
 }
 
+/** The time of day with milliseconds. */
+export function exact(millis: number): string {
+  const date = new Date(millis);
+  const padded = (value: number, size: number): string => String(value).padStart(size, '0');
+  return `${padded(date.getHours(), 2)}:${padded(date.getMinutes(), 2)}:${padded(date.getSeconds(), 2)}.${padded(date.getMilliseconds(), 3)}`;
+}
+
 /** How far a moment is away: "in 4 seconds", "2 minutes ago". */
 export function relative(millis: number, now: number): string {
   const format = new Intl.RelativeTimeFormat(i18n.global.locale.value, { numeric: 'always' });

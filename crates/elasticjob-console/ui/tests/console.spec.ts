@@ -161,6 +161,35 @@ test('the history shows the failure with its whole text', async ({ page }) => {
   await expect(page.getByRole('dialog')).toContainText('exit code 3');
 });
 
+test('failed runs are grouped, and the log of the latest one is one click away', async ({ page }) => {
+  const found = watched(page);
+  await logIn(page);
+  await page.goto('/failures');
+  const rows = page.locator('tbody tr');
+  await expect(rows).toHaveCount(1);
+  await expect(rows.first()).toContainText('the script ended with exit code #');
+  const count = Number(await rows.first().locator('td').first().innerText());
+  await expect.poll(async () => Number(await rows.first().locator('td').first().innerText()), { timeout: 20_000 }).toBeGreaterThan(count);
+  await page.locator('.failure').first().click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog.locator('.line')).toHaveCount(2);
+  await expect(dialog.getByRole('log')).toContainText('step one');
+  await dialog.getByLabel('Find in the log').fill('ENDED WITH');
+  await expect(dialog.locator('.line')).toHaveCount(1);
+  const [download] = await Promise.all([page.waitForEvent('download'), dialog.getByRole('button', { name: 'Download' }).click()]);
+  const stream = await download.createReadStream();
+  const parts: Buffer[] = [];
+  for await (const part of stream) parts.push(part as Buffer);
+  expect(Buffer.concat(parts).toString()).toMatch(/Z stdout step one\n.*Z elasticjob failed: the script ended with exit code 3/);
+  await page.keyboard.press('Escape');
+  await expect(dialog).toHaveCount(0);
+  // A run that succeeded has no log unless all runs are recorded: the page says why.
+  await page.goto('/jobs/fine?tab=history');
+  await page.getByRole('button', { name: 'Log of fine' }).first().click();
+  await expect(page.getByRole('dialog')).toContainText('Rust agents record that of failed runs', { timeout: 20_000 });
+  expect(found.problems).toEqual([]);
+});
+
 test('a time axis that stands still has a bar for each run, and its table has the same runs', async ({ page }) => {
   const found = watched(page);
   await logIn(page);
@@ -269,7 +298,7 @@ test('hostile names are text', async ({ page }) => {
 test('a guest sees no control that writes', async ({ page }) => {
   const found = watched(page);
   await logIn(page, 'guest', 'see');
-  for (const path of ['/', '/jobs', '/jobs/fine', '/jobs/fine?tab=why', '/runs', '/centres', '/trace-stores']) {
+  for (const path of ['/', '/jobs', '/jobs/fine', '/jobs/fine?tab=why', '/runs', '/failures', '/centres', '/trace-stores']) {
     await page.goto(path);
     await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
     await page.waitForLoadState('networkidle').catch(() => undefined);
@@ -365,6 +394,7 @@ for (const scheme of ['light', 'dark'] as const) {
         ['/timeline?span=1', 'canvas'],
         ['/events', 'tbody tr'],
         ['/runs', 'tbody tr'],
+        ['/failures', 'tbody tr'],
         ['/centres', 'tbody tr'],
         ['/trace-stores', 'tbody tr'],
       ] as const) {
@@ -377,6 +407,10 @@ for (const scheme of ['light', 'dark'] as const) {
       await page.locator('.tile').first().click();
       await expect(page.getByRole('dialog')).toBeVisible();
       await look('dialog of an item');
+      await page.goto('/failures');
+      await page.locator('.failure').first().click();
+      await expect(page.locator('.log .line').first()).toBeVisible();
+      await look('dialog of a log');
       // The pictures of the documentation.
       if (process.env.PICTURES && width === 1440) {
         await page.setViewportSize({ width: 1200, height: 640 });

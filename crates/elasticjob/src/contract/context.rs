@@ -1,6 +1,7 @@
 //! The context of an item's run, and its cancellation.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use elasticjob_core::config::JobConfig;
@@ -21,6 +22,13 @@ pub struct Context {
     cancelled: Cancelled,
     yielding: watch::Receiver<BTreeSet<u32>>,
     lease: Lease,
+    log: Option<Arc<dyn RunLines>>,
+}
+
+/// Takes the lines of a run's log.
+pub(crate) trait RunLines: fmt::Debug + Send + Sync {
+    /// Takes a text from `source`, a word such as `stdout` or `WARN`. Each line of the text becomes one of the log. Never waits.
+    fn write(&self, source: &str, text: &str);
 }
 
 impl Context {
@@ -32,7 +40,34 @@ impl Context {
         yielding: watch::Receiver<BTreeSet<u32>>,
         lease: Lease,
     ) -> Context {
-        Context { run, item: item.item, fencing_token: item.fencing_token, instance, cancelled, yielding, lease }
+        Context {
+            run,
+            item: item.item,
+            fencing_token: item.fencing_token,
+            instance,
+            cancelled,
+            yielding,
+            lease,
+            log: None,
+        }
+    }
+
+    /// Sets the log of this run.
+    pub(crate) fn set_log(&mut self, log: Option<Arc<dyn RunLines>>) {
+        self.log = log;
+    }
+
+    /// Returns the log of this run, if it is recorded.
+    pub(crate) fn run_log(&self) -> Option<&Arc<dyn RunLines>> {
+        self.log.as_ref()
+    }
+
+    /// Adds a text to the log of this run, which `elasticjob job logs` and the console show. Each line of the text becomes one of the
+    /// log. The text is dropped if the log is not recorded; see [`RunLogs`](crate::trace::RunLogs). Never waits.
+    pub fn log(&self, text: impl AsRef<str>) {
+        if let Some(log) = &self.log {
+            log.write("INFO", text.as_ref());
+        }
     }
 
     /// Returns the lease on which the code runs.

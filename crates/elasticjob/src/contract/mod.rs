@@ -13,6 +13,7 @@ pub(crate) mod trace_event;
 
 use std::fmt::Write;
 
+pub(crate) use context::RunLines;
 pub use context::{Cancelled, Context};
 pub use error_handler::{ErrorHandler, Failure, Messenger};
 pub use job::{BlockingJob, DataflowJob, JobType, SimpleJob};

@@ -29,6 +29,8 @@ pub const PROPERTIES: &[&str] = &[
     "elasticjob.retry.count",
     "elasticjob.retry.delay.max.milliseconds",
     "elasticjob.retry.delay.milliseconds",
+    "elasticjob.run.log",
+    "elasticjob.run.log.bytes",
     "elasticjob.run.timeout.milliseconds",
     "elasticjob.script.grace.milliseconds",
     "elasticjob.script.output.lines",

@@ -133,7 +133,8 @@ impl fmt::Debug for DataSource {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Retention {
-    /// 30 days and a million rows per table in SQLite; no limit in a database that Java may share.
+    /// 30 days and a million rows per table in SQLite; no limit in a database that Java may share. Run logs: 7 days and 100,000
+    /// rows, in each database.
     #[default]
     Default,
     /// Deletes rows beyond these limits.
@@ -144,6 +145,35 @@ pub enum Retention {
         rows: Option<u64>,
     },
 }
+
+/// The runs whose output is recorded as their run log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunLogs {
+    /// None.
+    Off,
+    /// Those that fail; recorded when they end.
+    #[default]
+    Failed,
+    /// All; their first lines are recorded while they run.
+    All,
+}
+
+impl RunLogs {
+    /// Returns the value of the words `off`, `failed` and `all`.
+    pub fn of(word: &str) -> Option<RunLogs> {
+        match word {
+            "off" => Some(RunLogs::Off),
+            "failed" => Some(RunLogs::Failed),
+            "all" => Some(RunLogs::All),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes of a run's output that are recorded by default, and the values that this number can have.
+pub(crate) const RUN_LOG_BYTES: usize = 64 * 1024;
+pub(crate) const RUN_LOG_BYTES_RANGE: std::ops::RangeInclusive<u64> = 1_024..=1_048_576;
 
 /// The settings of the event trace (Java: `TracingConfiguration`, and the starter's `elasticjob.tracing`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,6 +189,11 @@ pub struct TraceSettings {
     pub exclude: Vec<String>,
     /// The limit of the stored trace.
     pub retention: Retention,
+    /// The runs whose output is recorded; the property `elasticjob.run.log` of a job overrides it. Java records none.
+    pub run_logs: RunLogs,
+    /// Maximum number of bytes of a run's output that are recorded, 1024 to 1048576: the first lines and the last ones; 65536 by
+    /// default.
+    pub run_log_bytes: usize,
 }
 
 impl TraceSettings {
@@ -175,6 +210,8 @@ impl TraceSettings {
             include: Vec::new(),
             exclude: Vec::new(),
             retention: Retention::Default,
+            run_logs: RunLogs::default(),
+            run_log_bytes: RUN_LOG_BYTES,
         }
     }
 

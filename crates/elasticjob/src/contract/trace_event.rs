@@ -18,6 +18,28 @@ pub enum TraceEvent {
     Status(Status),
     /// An event of a job on this instance. Java records none.
     Job(JobRecord),
+    /// Lines of a run's log. Java records none.
+    Log(LogPart),
+}
+
+/// A part of the log of an item's run.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LogPart {
+    /// One for each part.
+    pub id: Uuid,
+    /// The [`Execution`] of the run.
+    pub execution: Uuid,
+    /// The job's name.
+    pub job: Arc<str>,
+    /// The item.
+    pub item: u32,
+    /// Its number, from 0. A number that is missing is a part that was dropped.
+    pub part: u32,
+    /// Its lines, each with its end: time, source and text, with a space between them. At most about 40 KiB.
+    pub text: String,
+    /// When.
+    pub at: Timestamp,
 }
 
 /// An event of a job on this instance, as the log has it.
@@ -136,6 +158,7 @@ impl TraceEvent {
                 execution.end.as_ref().and_then(|end| end.failure.as_ref()).map_or(0, String::len)
             }
             TraceEvent::Status(status) => status.message.len() + status.items.len() * size_of::<u32>(),
+            TraceEvent::Log(part) => part.text.len(),
             TraceEvent::Job(record) => record.message.len() + record.items.as_ref().map_or(0, String::len),
         };
         size_of::<TraceEvent>() + text

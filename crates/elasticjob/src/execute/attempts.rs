@@ -104,6 +104,7 @@ pub(super) async fn run(
         };
         let pause = bounds.pause(retry, rand::random());
         retry += 1;
+        // Also in the log of the run: this event is in its span.
         tracing::warn!(
             job = context.job_name(),
             item = context.item(),

@@ -56,9 +56,10 @@ impl<J: BlockingJob> ItemExecutor for Blocking<J> {
                 Start::Over => return Err(SessionOver.into()),
                 Start::Leaving => return Err("not run: the job stopped on this instance before the item could start".into()),
             }
+            let span = tracing::Span::current();
             let work = tokio::task::spawn_blocking(move || {
                 let _place = place; // kept as long as the thread is, also when nobody waits for it any more
-                job.execute(context)
+                span.in_scope(|| job.execute(context))
             });
             match work.await {
                 Ok(result) => result,

@@ -116,6 +116,7 @@ impl Http {
             }
         })?;
         let status = response.status();
+        context.log(format!("{} answered with status {status}", settings.method));
         let location = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
         let body = web::body(response, &settings.connecting, context.job_name(), Some(context.item())).await;
         if status.as_u16() >= 400 {

@@ -28,12 +28,14 @@ use crate::clock::Clock;
 use crate::contract::error_handler::Keep;
 use crate::contract::gate::{Gate, Pass, gate};
 use crate::contract::lease::{Lease, SessionOver, Start};
-use crate::contract::{Cancelled, Context, DynListener, Failure, ItemExecutor, JobError, ListenedRun, error_text};
+use crate::contract::{
+    Cancelled, Context, DynListener, Failure, ItemExecutor, JobError, ListenedRun, RunLines, error_text,
+};
 use crate::error_handler::Dispatcher;
 use crate::listener::{self, Moment};
 use crate::metrics::{JobMeter, Metrics};
 use crate::plugins::Plugins;
-use crate::trace::{RunTrace, Tracer};
+use crate::trace::{RunTrace, Tracer, opening};
 
 /// The target of the span around each run of an item, for OpenTelemetry and the like.
 pub const SPANS: &str = "elasticjob::spans";
@@ -57,6 +59,7 @@ pub(crate) fn check(config: &JobConfig, items: &dyn ItemExecutor, plugins: &Plug
     let mut faults = plugins.check(config);
     faults.extend(items.check(config));
     faults.extend(attempts::check(config));
+    faults.extend(crate::trace::check(config));
     faults
 }
 
@@ -341,22 +344,27 @@ impl Running {
         let work = &*self.work;
         let (run, instance) = (Arc::clone(&self.run), Arc::clone(&work.instance));
         let lease = self.lease();
-        let context = Context::new(run, item, instance, work.leaving.clone(), work.yielding.clone(), lease.clone());
         let execution = self.trace.as_ref().map(|trace| trace.item_started(item.item));
+        let log = self.trace.as_ref().zip(execution.as_ref()).and_then(|(trace, execution)| trace.log(execution));
+        let mut context = Context::new(run, item, instance, work.leaving.clone(), work.yielding.clone(), lease.clone());
+        let lines = log.clone().map(|log| log as Arc<dyn RunLines>);
+        context.set_log(lines.clone());
         let (meter, source, began) = (&work.meter, self.run.source, clock::instant());
-        // For collectors of spans; nothing else enables this target, and a disabled target costs nothing.
-        let span = tracing::info_span!(
-            target: SPANS,
-            "run",
-            job = %self.run.config.name,
-            item = item.item,
-            source = source.word(),
-            due = %self.run.due,
-            fencing_token = item.fencing_token,
-            instance = %self.work.instance,
-            error = tracing::field::Empty,
-            otel.status_code = tracing::field::Empty,
-        );
+        // For collectors of spans and for run logs; nothing else enables this target, and a disabled target costs nothing.
+        let span = opening(lines, || {
+            tracing::info_span!(
+                target: SPANS,
+                "run",
+                job = %self.run.config.name,
+                item = item.item,
+                source = source.word(),
+                due = %self.run.due,
+                fencing_token = item.fencing_token,
+                instance = %self.work.instance,
+                error = tracing::field::Empty,
+                otel.status_code = tracing::field::Empty,
+            )
+        });
         let (ended, result) = match lease.wait(&work.leaving).await {
             Start::Now => {
                 meter.begins(source, self.run.due);
@@ -383,7 +391,7 @@ impl Running {
         }
         drop(span);
         if let (Some(trace), Some(execution)) = (&self.trace, execution) {
-            trace.item_ended(execution, text.as_deref());
+            trace.item_ended(execution, log.as_deref(), text.as_deref());
         }
         if let Err(error) = result {
             self.fail(Some(item.item), error);

@@ -5,27 +5,60 @@
 //! writes them in batches, and waits for a database that is away.
 
 mod bus;
+#[cfg(feature = "run-log")]
+mod log_layer;
 #[cfg(feature = "rdb")]
 pub mod rdb;
+mod run_log;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob_core::config::JobConfig;
+use elasticjob_core::config::{ConfigError, JobConfig};
 use elasticjob_core::machine::{JobEvent, Level, Run};
 use elasticjob_core::time::Timestamp;
 use elasticjob_core::wire::task_id;
 use parking_lot::Mutex;
 
-pub use crate::contract::trace::{DataSource, Retention, TraceError, TraceSettings, TraceSink, TraceStorage};
+pub use crate::contract::trace::{DataSource, Retention, RunLogs, TraceError, TraceSettings, TraceSink, TraceStorage};
 use crate::contract::trace_event as event;
-pub use crate::contract::trace_event::{End, Execution, JobRecord, State, Status, TraceEvent};
+pub use crate::contract::trace_event::{End, Execution, JobRecord, LogPart, State, Status, TraceEvent};
 use bus::Bus;
+#[cfg(feature = "run-log")]
+pub(crate) use log_layer::opening;
+#[cfg(feature = "run-log")]
+pub use log_layer::run_log_layer;
+pub(crate) use run_log::RunLog;
 
 use crate::clock;
+use crate::contract::Props;
+#[cfg(not(feature = "run-log"))]
+use crate::contract::RunLines;
+use crate::contract::trace::{RUN_LOG_BYTES, RUN_LOG_BYTES_RANGE};
 use crate::plugins::Plugins;
+
+/// What is recorded of the output of a job's runs, if not what the process's settings say: `off`, `failed` or `all`.
+const RUN_LOG: &str = "props.elasticjob.run.log";
+/// Bytes that are recorded of a run's output.
+const RUN_LOG_MAX: &str = "props.elasticjob.run.log.bytes";
+
+/// The faults of the properties that are read here.
+pub(crate) fn check(config: &JobConfig) -> Vec<ConfigError> {
+    let mut props = Props::of(config);
+    if props.given(RUN_LOG).is_some_and(|word| RunLogs::of(word).is_none()) {
+        props.fault(RUN_LOG, "expected `off`, `failed` or `all`".into());
+    }
+    props.number(RUN_LOG_MAX, RUN_LOG_BYTES_RANGE, 0);
+    props.into_faults()
+}
+
+/// Without the layer, a span has no log.
+#[cfg(not(feature = "run-log"))]
+pub(crate) fn opening(_: Option<Arc<dyn RunLines>>, create: impl FnOnce() -> tracing::Span) -> tracing::Span {
+    create()
+}
 
 /// The data about this process in each row.
 #[derive(Debug)]
@@ -142,9 +175,22 @@ impl Tracer {
         }
     }
 
+    /// What is recorded of the output of a job's runs, and at most how many bytes of each.
+    fn run_logs(&self, config: &JobConfig) -> (RunLogs, usize) {
+        let mut props = Props::of(config);
+        let of_process =
+            self.inner.lock().settings.as_ref().map(|(settings, _)| (settings.run_logs, settings.run_log_bytes));
+        let (what, bytes) = of_process.unwrap_or((RunLogs::default(), RUN_LOG_BYTES));
+        let of_job = props.given(RUN_LOG).and_then(RunLogs::of);
+        let default = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let bytes = props.number(RUN_LOG_MAX, RUN_LOG_BYTES_RANGE, default);
+        (of_job.unwrap_or(what), usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
     /// The trace of one run; `None` when the job is not traced.
     pub(crate) fn run(&self, run: &Run) -> Option<RunTrace> {
         let bus = self.bus(&run.config)?;
+        let logs = self.run_logs(&run.config);
         let (job, task_id) = (run.config.name.as_str().into(), run.task_id.as_str().into());
         let items = run.items.iter().map(|item| item.item).collect();
         let source = match run.source {
@@ -153,7 +199,7 @@ impl Tracer {
             elasticjob_core::machine::Source::Schedule | elasticjob_core::machine::Source::Trigger => "NORMAL_TRIGGER",
         };
         let (hostname, ip) = (Arc::clone(&self.host.name), Arc::clone(&self.host.ip));
-        Some(RunTrace { bus, job, task_id, items, source, hostname, ip })
+        Some(RunTrace { bus, job, task_id, items, source, hostname, ip, logs })
     }
 
     /// An event of a job. Each run has rows of its own; without a configuration the trace is that of the process.
@@ -191,6 +237,7 @@ impl Tracer {
             source: "MISFIRE",
             hostname: Arc::clone(&self.host.name),
             ip: Arc::clone(&self.host.ip),
+            logs: (RunLogs::Off, 0),
         };
         trace.staging();
         trace.status(
@@ -214,6 +261,7 @@ pub(crate) struct RunTrace {
     source: &'static str,
     hostname: Arc<str>,
     ip: Arc<str>,
+    logs: (RunLogs, usize),
 }
 
 impl RunTrace {
@@ -266,8 +314,16 @@ impl RunTrace {
         execution
     }
 
+    /// The log of an item's run; `None` if nothing of it is recorded.
+    pub(crate) fn log(&self, execution: &Execution) -> Option<Arc<RunLog>> {
+        RunLog::new(&self.bus, execution, self.logs.0, self.logs.1)
+    }
+
     /// It has ended, with that failure if it has failed.
-    pub(crate) fn item_ended(&self, mut execution: Execution, failure: Option<&str>) {
+    pub(crate) fn item_ended(&self, mut execution: Execution, log: Option<&RunLog>, failure: Option<&str>) {
+        if let Some(log) = log {
+            log.end(failure); // before its end: a reader of the end has then the whole log
+        }
         let at: Timestamp = clock::now();
         execution.end = Some(End { at, failure: failure.map(event::cut) });
         self.bus.post(TraceEvent::Execution(execution));

@@ -14,6 +14,8 @@ export type Check = Schemas['Check'];
 export type Done = Schemas['Done'];
 export type Runs = Schemas['Runs'];
 export type Run = Schemas['Run'];
+export type LogLine = Schemas['Line'];
+export type FailureGroup = Schemas['Group'];
 export type StoredConfig = Schemas['Stored'];
 export type Checked = Schemas['Checked'];
 export type DueTime = Schemas['DueTime'];
@@ -80,6 +82,8 @@ export const api = {
   item: (job: string, item: number, act: 'disable' | 'enable', centre?: string) =>
     send<Done>('POST', `${at(job)}/items/${item}/${act}`, { centre }),
   runs: (query: Query) => send<Runs>('GET', '/runs', query),
+  runLog: (id: string, query: Query) => send<Schemas['Log']>('GET', `/runs/${encodeURIComponent(id)}/log`, query),
+  failures: (query: Query) => send<Schemas['Failures']>('GET', '/failures', query),
   config: (job: string, centre?: string) => send<StoredConfig>('GET', `${at(job)}/config`, { centre }),
   checkConfig: (job: string, yaml: string, centre?: string) => send<Checked>('POST', `${at(job)}/config/check`, { centre }, { yaml }),
   mergeConfig: (job: string, yaml: string, base: string, centre?: string) =>

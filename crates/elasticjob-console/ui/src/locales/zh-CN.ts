@@ -3,7 +3,7 @@ import type { Messages } from './en';
 // A missing key is an error of the type check.
 const zh: Messages = {
   app: { name: 'ElasticJob 控制台', skip: '跳到正文', menu: '主菜单' },
-  nav: { overview: '概览', jobs: '作业', timeline: '时间线', runs: '运行历史', events: '事件', centres: '注册中心', stores: '事件追踪数据源' },
+  nav: { overview: '概览', jobs: '作业', timeline: '时间线', runs: '运行历史', failures: '失败', events: '事件', centres: '注册中心', stores: '事件追踪数据源' },
   login: {
     title: '登录',
     username: '用户名',
@@ -246,7 +246,33 @@ const zh: Messages = {
     none: '没有匹配的运行。',
     more: '显示更多',
     count: '{shown} / {all} 次运行',
-    failure: '{job} 分片项 {item} 的失败原因',
+  },
+  log: {
+    title: '日志',
+    show: '日志',
+    of: '{job} 分片项 {item} 的日志',
+    live: '新的日志行记录后会显示在此',
+    none: '没有记录此次运行的输出。Rust 代理记录失败运行或所有运行的输出：见代理文件中 tracing 下的 runLog。Java 不记录输出。',
+    waiting: '正在等待第一行。',
+    find: '在日志中查找',
+    count: '{shown} / {all} 行',
+    download: '下载',
+  },
+  failures: {
+    within: '时间范围',
+    hours: '最近 {n} 小时',
+    days: '最近 {n} 天',
+    count: '{groups} 类，{runs} 次失败运行',
+    latest: '（只归类了最近的 {n} 次）',
+    none: '没有失败的运行。',
+    runs: '次数',
+    text: '失败原因',
+    noText: '没有文字',
+    last: '最近一次',
+    first: '最早一次',
+    items: '分片项',
+    servers: '服务器',
+    latestRun: '{job} 最近一次失败的运行',
   },
   centres: {
     name: '名称',

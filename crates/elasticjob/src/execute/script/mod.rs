@@ -78,6 +78,7 @@ pub(crate) fn command(props: &mut Props<'_>, key: &'static str) -> Command {
         environment: Vec::new(),
         grace: settings.grace,
         lines: settings.lines,
+        log: None,
     }
 }
 
@@ -122,6 +123,7 @@ impl JobType for Script {
         props.ok()?;
         command.last_argument = context.json();
         command.environment = environment(&context);
+        command.log = context.run_log().cloned();
         command.run(context.job_name(), Some(context.item()), context.cancelled()).await
     }
 }

@@ -9,6 +9,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::sync::oneshot;
 
 use crate::clock;
+use crate::contract::RunLines;
 use crate::printable::printable;
 
 /// Bytes of a line that go to the log.
@@ -73,6 +74,8 @@ pub(super) struct Output {
     /// Lines of each stream that go to the log.
     pub(super) lines: u64,
     pub(super) last: LastLines,
+    /// The log of the run.
+    pub(super) log: Option<Arc<dyn RunLines>>,
 }
 
 /// A stream that is copied by a task of its own.
@@ -159,6 +162,9 @@ impl Shown {
         if self.stream == Stream::Error {
             self.output.last.push(text.clone());
         }
+        if let Some(log) = &self.output.log {
+            log.write(self.stream.word(), &text);
+        }
         self.count += 1;
         if self.count <= self.head {
             return self.tell(&text);
@@ -204,7 +210,7 @@ mod tests {
     use super::*;
 
     fn shown(lines: u64) -> Shown {
-        let output = Output { job: "a".into(), item: None, lines, last: LastLines::default() };
+        let output = Output { job: "a".into(), item: None, lines, last: LastLines::default(), log: None };
         Shown::new(output, Stream::Error)
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 
 use crate::clock;
-use crate::contract::{Cancelled, JobError, JobResult};
+use crate::contract::{Cancelled, JobError, JobResult, RunLines};
 
 use super::output::{LastLines, Output, Stream};
 
@@ -34,6 +34,8 @@ pub(crate) struct Script {
     pub(crate) grace: Duration,
     /// Lines of output that go to the log.
     pub(crate) lines: u64,
+    /// The log of the run, which takes all lines.
+    pub(crate) log: Option<Arc<dyn RunLines>>,
 }
 
 impl Script {
@@ -44,7 +46,7 @@ impl Script {
         let mut group = Group(self.start(&mark)?);
         let child = &mut group.0;
         let last = LastLines::default();
-        let output = Output { job: job.into(), item, lines: self.lines, last: last.clone() };
+        let output = Output { job: job.into(), item, lines: self.lines, last: last.clone(), log: self.log.clone() };
         let out = child.stdout.take().map(|o| output.clone().copying(Stream::Out, o));
         let err = child.stderr.take().map(|e| output.copying(Stream::Error, e));
         let copies = [out, err].into_iter().flatten();

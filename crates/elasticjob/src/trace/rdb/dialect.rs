@@ -7,11 +7,13 @@ use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use super::super::event::{list, shortened};
-use super::super::{Execution, JobRecord, Status, TraceEvent};
+use super::super::{Execution, JobRecord, LogPart, Status, TraceEvent};
 
 /// Rows of one statement, at the most. The statements are kept prepared, one for each number of rows; and building one must
 /// not hold up what else runs on its thread.
 const ROWS_MAX: usize = 50;
+/// The same of run logs, whose rows are large.
+const LOG_ROWS_MAX: usize = 10;
 /// The longest texts of the columns that a job can fill.
 const TASK_ID_MAX: usize = 255;
 const ITEMS_MAX: usize = 100;
@@ -33,6 +35,8 @@ pub(super) enum Table {
     Status,
     /// Events of jobs. Java has no such table.
     Event,
+    /// Parts of run logs. Java has no such table.
+    RunLog,
 }
 
 const EXECUTION_COLUMNS: [&str; 11] = [
@@ -62,6 +66,7 @@ const STATUS_COLUMNS: [&str; 10] = [
 ];
 const EVENT_COLUMNS: [&str; 10] =
     ["id", "job_name", "instance", "level", "event", "items", "first_due", "last_due", "message", "creation_time"];
+const RUN_LOG_COLUMNS: [&str; 7] = ["id", "execution_id", "job_name", "item", "part", "text", "creation_time"];
 /// What Java 3.0.4 has in the column that 3.0.5 does not write.
 const SOURCE: &str = "LITE_EXECUTOR";
 
@@ -71,6 +76,7 @@ impl Table {
             Table::Execution => "JOB_EXECUTION_LOG",
             Table::Status => "JOB_STATUS_TRACE_LOG",
             Table::Event => "JOB_EVENT_LOG",
+            Table::RunLog => "JOB_RUN_LOG",
         }
     }
 
@@ -78,7 +84,7 @@ impl Table {
     pub(super) fn time(self) -> &'static str {
         match self {
             Table::Execution => "start_time",
-            Table::Status | Table::Event => "creation_time",
+            Table::Status | Table::Event | Table::RunLog => "creation_time",
         }
     }
 }
@@ -113,8 +119,10 @@ impl Rows {
 /// A condition on rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Filter {
-    /// A column of texts has this value.
+    /// A column has this value.
     Equal(&'static str, String),
+    /// A column of texts ends with this text, which has no special characters of `LIKE`.
+    EndsWith(&'static str, String),
     /// `is_success` has this value.
     Succeeded(bool),
     /// `complete_time` has a value.
@@ -146,7 +154,7 @@ impl Selection {
 /// The rows of a batch of events. Begin and end of one execution become one row.
 pub(super) fn rows(events: &[TraceEvent], has: Has, zone: &TimeZone) -> Vec<Rows> {
     let mut executions: BTreeMap<(Timestamp, Uuid), &Execution> = BTreeMap::new();
-    let (mut statuses, mut records) = (Vec::new(), Vec::new());
+    let (mut statuses, mut records, mut logs) = (Vec::new(), Vec::new(), Vec::new());
     for event in events {
         match event {
             TraceEvent::Execution(execution) => {
@@ -157,7 +165,8 @@ pub(super) fn rows(events: &[TraceEvent], has: Has, zone: &TimeZone) -> Vec<Rows
             }
             TraceEvent::Status(status) => statuses.push(status_row(status, has.source, zone)),
             TraceEvent::Job(record) if has.events => records.push(record_row(record, zone)),
-            TraceEvent::Job(_) => {}
+            TraceEvent::Log(part) if has.logs => logs.push(log_row(part, zone)),
+            TraceEvent::Job(_) | TraceEvent::Log(_) => {}
         }
     }
     let executions: Vec<Vec<Value>> = executions.into_values().map(|e| execution_row(e, zone)).collect();
@@ -166,13 +175,15 @@ pub(super) fn rows(events: &[TraceEvent], has: Has, zone: &TimeZone) -> Vec<Rows
         columns.insert(5, "source");
     }
     let tables = [
+        // Before the ends of their runs: a reader of the end has then the whole log.
+        (Table::RunLog, RUN_LOG_COLUMNS.to_vec(), logs),
         (Table::Execution, EXECUTION_COLUMNS.to_vec(), executions),
         (Table::Status, columns, statuses),
         (Table::Event, EVENT_COLUMNS.to_vec(), records),
     ];
     let mut found = Vec::new();
     for (table, columns, rows) in tables {
-        let parts = rows.chunks(ROWS_MAX);
+        let parts = rows.chunks(if table == Table::RunLog { LOG_ROWS_MAX } else { ROWS_MAX });
         found.extend(parts.map(|rows| Rows { table, columns: columns.clone(), rows: rows.to_vec() }));
     }
     found
@@ -185,6 +196,8 @@ pub(super) struct Has {
     pub(super) source: bool,
     /// Whether there is a table for events.
     pub(super) events: bool,
+    /// Whether there is a table for run logs.
+    pub(super) logs: bool,
 }
 
 fn execution_row(execution: &Execution, zone: &TimeZone) -> Vec<Value> {
@@ -243,6 +256,19 @@ fn record_row(record: &JobRecord, zone: &TimeZone) -> Vec<Value> {
     ]
 }
 
+fn log_row(part: &LogPart, zone: &TimeZone) -> Vec<Value> {
+    let number = |number: u32| Value::Int(i32::try_from(number).unwrap_or(i32::MAX));
+    vec![
+        Value::Text(part.id.to_string()),
+        Value::Text(part.execution.to_string()),
+        Value::Text(part.job.to_string()),
+        number(part.item),
+        number(part.part),
+        Value::Text(part.text.replace('\0', "\u{fffd}")),
+        Value::Time(Some(time(part.at, zone))),
+    ]
+}
+
 /// A moment as a clock in that zone shows it: the columns have no zone.
 pub(super) fn time(at: Timestamp, zone: &TimeZone) -> String {
     let moment = jiff::Timestamp::from_millisecond(at.0).unwrap_or_default();
@@ -282,7 +308,10 @@ impl Dialect {
             }
             (Table::Status, Dialect::Mysql) => " ON DUPLICATE KEY UPDATE state = VALUES(state)",
             (Table::Event, Dialect::Mysql) => " ON DUPLICATE KEY UPDATE event = VALUES(event)",
-            (Table::Status | Table::Event, Dialect::Postgres | Dialect::Sqlite) => " ON CONFLICT (id) DO NOTHING",
+            (Table::RunLog, Dialect::Mysql) => " ON DUPLICATE KEY UPDATE part = VALUES(part)",
+            (Table::Status | Table::Event | Table::RunLog, Dialect::Postgres | Dialect::Sqlite) => {
+                " ON CONFLICT (id) DO NOTHING"
+            }
         });
         (sql, rows.rows.iter().flatten().cloned().collect())
     }
@@ -310,7 +339,7 @@ impl Dialect {
         // A run without an end is not one that failed: it may be on its way.
         let failed = if failed { format!(" AND NOT ({flag}) AND complete_time IS NOT NULL") } else { String::new() };
         format!(
-            "SELECT CAST(sharding_item AS {text}), execution_source, ip, hostname, task_id, {start}, {end}, \
+            "SELECT id, CAST(sharding_item AS {text}), execution_source, ip, hostname, task_id, {start}, {end}, \
              CASE WHEN {flag} THEN '1' ELSE '0' END, failure_cause \
              FROM {name} WHERE job_name = {job}{since}{failed} ORDER BY {time} DESC, sharding_item LIMIT {limit}"
         )
@@ -351,7 +380,17 @@ impl Dialect {
             match filter {
                 Filter::Equal(column, value) => {
                     sql.push_str(&format!("{column} = {place}"));
-                    values.push(Value::Text(value.clone()));
+                    let is_number = matches!(
+                        (selection.table, *column),
+                        (Table::Execution, "sharding_item") | (Table::RunLog, "item" | "part")
+                    );
+                    // What is no number is the value of no row.
+                    let number = is_number.then(|| Value::Int(value.parse().unwrap_or(-1)));
+                    values.push(number.unwrap_or_else(|| Value::Text(value.clone())));
+                }
+                Filter::EndsWith(column, end) => {
+                    sql.push_str(&format!("{column} LIKE {place}"));
+                    values.push(Value::Text(format!("%{end}")));
                 }
                 Filter::Succeeded(true) => sql.push_str(&format!("({})", self.success())),
                 Filter::Succeeded(false) => sql.push_str(&format!("NOT ({})", self.success())),
@@ -392,6 +431,7 @@ impl Dialect {
             Table::Execution => EXECUTION_COLUMNS.to_vec(),
             Table::Status => STATUS_COLUMNS.to_vec(),
             Table::Event => EVENT_COLUMNS.to_vec(),
+            Table::RunLog => RUN_LOG_COLUMNS.to_vec(),
         };
         if selection.table == Table::Status {
             columns.insert(5, "source");
@@ -401,6 +441,7 @@ impl Dialect {
             "start_time" | "complete_time" | "creation_time" | "first_due" | "last_due" => self.shown(column),
             "is_success" => format!("CASE WHEN {success} THEN '1' ELSE '0' END"),
             "source" if !has_source => format!("CAST(NULL AS {text})"),
+            "text" => (*column).to_owned(),
             _ => format!("CAST({column} AS {text})"),
         };
         let shown = columns.iter().map(shown).collect::<Vec<_>>().join(", ");
@@ -466,6 +507,7 @@ impl Dialect {
         };
         // Java's tables in MySQL have whole seconds.
         let moment = if self == Dialect::Mysql { "TIMESTAMP(3)" } else { "TIMESTAMP" };
+        let lines = if self == Dialect::Mysql { "MEDIUMTEXT" } else { "TEXT" };
         let columns = match table {
             Table::Execution => format!(
                 "id VARCHAR(40) NOT NULL, job_name VARCHAR(100) NOT NULL, task_id VARCHAR(255) NOT NULL, \
@@ -485,6 +527,10 @@ impl Dialect {
                 "id VARCHAR(40) NOT NULL, job_name VARCHAR(100) NOT NULL, instance VARCHAR(255) NOT NULL, \
                  level VARCHAR(10) NOT NULL, event VARCHAR(40) NOT NULL, items VARCHAR(4000) NULL, \
                  first_due {moment} NULL, last_due {moment} NULL, message VARCHAR(4000) NULL, creation_time {moment} NULL"
+            ),
+            Table::RunLog => format!(
+                "id VARCHAR(40) NOT NULL, execution_id VARCHAR(40) NOT NULL, job_name VARCHAR(100) NOT NULL, item INT NOT NULL, \
+                 part INT NOT NULL, text {lines} NOT NULL, creation_time {moment} NULL"
             ),
         };
         let name = table.name();
@@ -511,6 +557,10 @@ impl Dialect {
                 statements.push(format!("CREATE INDEX JOB_EXECUTION_TIME_INDEX ON {name} (job_name, start_time)"));
             }
             (_, Table::Execution) => {}
+            (_, Table::RunLog) => {
+                statements.push(format!("CREATE INDEX JOB_RUN_LOG_RUN_INDEX ON {name} (execution_id, part)"));
+                statements.push(format!("CREATE INDEX JOB_RUN_LOG_TIME_INDEX ON {name} (job_name, creation_time)"));
+            }
             (_, Table::Event) => {
                 statements.push(format!("CREATE INDEX JOB_EVENT_TIME_INDEX ON {name} (job_name, creation_time)"));
             }
@@ -542,7 +592,7 @@ mod tests {
     fn begin_and_end_of_one_batch_are_one_row() {
         let events =
             [execution(1, None), execution(2, None), execution(1, Some(None)), execution(3, Some(Some("why")))];
-        let batches = rows(&events, Has { source: true, events: true }, &TimeZone::UTC);
+        let batches = rows(&events, Has { source: true, events: true, logs: true }, &TimeZone::UTC);
         assert_eq!(batches.len(), 1);
         let short = |row: &Vec<Value>| (row[7].clone(), row[8].clone(), row[10] == Value::Time(None));
         let found: Vec<_> = batches[0].rows.iter().map(short).collect();
@@ -576,7 +626,11 @@ mod tests {
             at: Timestamp(0),
         });
         for has_source in [false, true] {
-            let batches = rows(std::slice::from_ref(&status), Has { source: has_source, events: true }, &TimeZone::UTC);
+            let batches = rows(
+                std::slice::from_ref(&status),
+                Has { source: has_source, events: true, logs: true },
+                &TimeZone::UTC,
+            );
             let row = &batches[0].rows[0];
             assert_eq!(batches[0].columns.len(), row.len());
             assert_eq!(batches[0].columns.contains(&"source"), has_source);

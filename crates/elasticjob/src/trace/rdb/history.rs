@@ -36,6 +36,8 @@ impl HistoryQuery {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HistoryEntry {
+    /// The id of the row, and of the run's log.
+    pub id: String,
     /// The item.
     pub item: u32,
     /// `NORMAL_TRIGGER`, `MISFIRE` or `FAILOVER`.
@@ -111,12 +113,13 @@ async fn read(
 }
 
 /// How many columns [`super::dialect::Dialect::history`] gives, in the order of [`entry`].
-const HISTORY_COLUMNS: usize = 9;
+const HISTORY_COLUMNS: usize = 10;
 
 fn entry(row: Vec<Option<String>>, zone: &TimeZone) -> HistoryEntry {
     let mut columns = row.into_iter();
     let mut next = || columns.next().flatten();
     HistoryEntry {
+        id: next().unwrap_or_default(),
         item: next().and_then(|text| text.parse().ok()).unwrap_or_default(),
         source: next().unwrap_or_default(),
         ip: next().unwrap_or_default(),

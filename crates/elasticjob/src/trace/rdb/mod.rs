@@ -23,7 +23,7 @@ pub use history::{History, HistoryEntry, HistoryQuery};
 #[doc(hidden)]
 pub use ledger::DueLedger;
 #[doc(hidden)]
-pub use search::{EventRow, ExecutionRow, StatusRow, TracePage, TraceQuery, TraceReader, TraceTable};
+pub use search::{EventRow, ExecutionRow, RunLogRow, StatusRow, TracePage, TraceQuery, TraceReader, TraceTable};
 
 /// Longest wait for a connection, and for one batch.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -120,17 +120,10 @@ impl Open {
         }
         let columns = connection.texts(dialect.columns(Table::Status)).await.map_err(away)?;
         let source = columns.iter().any(|column| column.eq_ignore_ascii_case("source"));
-        let mut events = !connection.texts(dialect.columns(Table::Event)).await.map_err(away)?.is_empty();
-        if !events {
-            // Java's tables may be shared with a user who must not create others.
-            match create(&mut connection, Table::Event).await {
-                Ok(()) => events = true,
-                Err(error) => tracing::warn!(
-                    "{address}: {error}; events of jobs are not recorded, so `job ledger` cannot tell why items did not start"
-                ),
-            }
-        }
-        Ok(Open { connection, has: Has { source, events } })
+        let consequence = "events of jobs are not recorded, so `job ledger` cannot tell why items did not start";
+        let events = may_create(&mut connection, Table::Event, address, consequence).await?;
+        let logs = may_create(&mut connection, Table::RunLog, address, "run logs are not recorded").await?;
+        Ok(Open { connection, has: Has { source, events, logs } })
     }
 
     async fn write(&mut self, events: &[TraceEvent], zone: &TimeZone) -> Result<(), TraceError> {
@@ -182,6 +175,24 @@ impl Open {
         self.does("COMMIT").await.map_err(away)?;
         first.map_or(Ok(()), |reason| Err(TraceError::Refused { events: refused, reason }))
     }
+}
+
+/// Whether a table that Java does not have is there, or was created. Java's tables may be shared with a user who must not create
+/// others.
+async fn may_create(
+    connection: &mut Connection,
+    table: Table,
+    address: &Address,
+    consequence: &str,
+) -> Result<bool, TraceError> {
+    if !connection.texts(connection.dialect().columns(table)).await.map_err(away)?.is_empty() {
+        return Ok(true);
+    }
+    let created = create(connection, table).await;
+    if let Err(error) = &created {
+        tracing::warn!("{address}: {error}; {consequence}");
+    }
+    Ok(created.is_ok())
 }
 
 /// Creates a table. Another instance may do the same at the same moment: the call succeeds if the table then exists.

@@ -22,15 +22,18 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 pub(super) struct Keep {
     age: Option<Duration>,
     rows: Option<u64>,
+    /// The same of run logs, which take more space.
+    run_logs: (Option<Duration>, Option<u64>),
 }
 
 impl Keep {
     /// Rows of tables that Java may share are kept unless the file sets a retention.
     pub(super) fn of(retention: Retention, dialect: Dialect) -> Keep {
+        let run_logs = (Some(DAY * 7), Some(100_000));
         match (retention, dialect) {
-            (Retention::Limited { age, rows }, _) => Keep { age, rows },
-            (Retention::Default, Dialect::Sqlite) => Keep { age: Some(DAY * 30), rows: Some(1_000_000) },
-            (Retention::Default, Dialect::Postgres | Dialect::Mysql) => Keep { age: None, rows: None },
+            (Retention::Limited { age, rows }, _) => Keep { age, rows, run_logs: (age, rows) },
+            (Retention::Default, Dialect::Sqlite) => Keep { age: Some(DAY * 30), rows: Some(1_000_000), run_logs },
+            (Retention::Default, Dialect::Postgres | Dialect::Mysql) => Keep { age: None, rows: None, run_logs },
         }
     }
 }
@@ -42,15 +45,17 @@ pub(super) async fn clean(
     now: Timestamp,
     zone: &TimeZone,
 ) -> Result<(), Trouble> {
-    for table in [Table::Execution, Table::Status, Table::Event] {
-        if table == Table::Event && connection.texts(connection.dialect().columns(table)).await?.is_empty() {
+    for table in [Table::Execution, Table::Status, Table::Event, Table::RunLog] {
+        let is_of_java = matches!(table, Table::Execution | Table::Status);
+        if !is_of_java && connection.texts(connection.dialect().columns(table)).await?.is_empty() {
             continue; // it could not be created
         }
-        if let Some(age) = keep.age {
+        let (age, rows) = if table == Table::RunLog { keep.run_logs } else { (keep.age, keep.rows) };
+        if let Some(age) = age {
             let oldest = Timestamp(now.0 - i64::try_from(age.as_millis()).unwrap_or(i64::MAX).min(now.0));
             delete(connection, table, dialect::time(oldest, zone)).await?;
         }
-        if let Some(rows) = keep.rows
+        if let Some(rows) = rows
             && let Some(oldest) = connection.texts(connection.dialect().time_of_row(table, rows)).await?.pop()
         {
             delete(connection, table, oldest).await?;

@@ -23,6 +23,8 @@ pub enum TraceTable {
     Statuses,
     /// `JOB_EVENT_LOG`: a row for each event of a job on a Rust instance.
     Events,
+    /// `JOB_RUN_LOG`: a row for each part of the log of a run on a Rust instance.
+    RunLogs,
 }
 
 impl TraceTable {
@@ -31,6 +33,7 @@ impl TraceTable {
             TraceTable::Executions => Table::Execution,
             TraceTable::Statuses => Table::Status,
             TraceTable::Events => Table::Event,
+            TraceTable::RunLogs => Table::RunLog,
         }
     }
 }
@@ -40,6 +43,8 @@ impl TraceTable {
 pub struct TraceQuery {
     /// Columns with the exact value that they must have.
     pub equal: Vec<(&'static str, String)>,
+    /// A column with the end that its values must have: hexadecimal digits and `-`.
+    pub ends_with: Option<(&'static str, String)>,
     /// Only rows with this value of `is_success`.
     pub succeeded: Option<bool>,
     /// Only runs that have ended: one without an end may be running.
@@ -118,6 +123,31 @@ pub struct EventRow {
     pub last_due: Option<Timestamp>,
     pub message: Option<String>,
     pub creation_time: Option<Timestamp>,
+}
+
+/// A row of `JOB_RUN_LOG`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each field is the column of that name")]
+pub struct RunLogRow {
+    pub id: String,
+    pub execution_id: String,
+    pub job_name: String,
+    pub item: i64,
+    pub part: i64,
+    pub text: String,
+    pub creation_time: Option<Timestamp>,
+}
+
+impl RunLogRow {
+    /// The lines of this part, each as its time, its source and its text.
+    pub fn lines(&self) -> impl Iterator<Item = (Option<Timestamp>, &str, &str)> {
+        self.text.lines().map(|line| {
+            let mut words = line.splitn(3, ' ');
+            let mut next = || words.next().unwrap_or_default();
+            let at = next().parse::<jiff::Timestamp>().ok().map(|at| Timestamp(at.as_millisecond()));
+            (at, next(), next())
+        })
+    }
 }
 
 /// Reads the event trace of one database, over one connection, which is opened again after an error.
@@ -240,6 +270,29 @@ impl TraceReader {
         Ok(TracePage { total: page.total, rows: page.rows.into_iter().map(row).collect() })
     }
 
+    /// Returns rows of `JOB_RUN_LOG`; none if the database has no such table, as one that only Java writes.
+    ///
+    /// # Errors
+    ///
+    /// The database does not answer.
+    pub async fn run_logs(&self, query: &TraceQuery) -> Result<TracePage<RunLogRow>, String> {
+        let page = self.page(TraceTable::RunLogs, query).await?;
+        let row = |columns: Vec<Option<String>>| {
+            let mut columns = columns.into_iter();
+            let mut next = || columns.next().flatten();
+            RunLogRow {
+                id: next().unwrap_or_default(),
+                execution_id: next().unwrap_or_default(),
+                job_name: next().unwrap_or_default(),
+                item: next().and_then(|text| text.parse().ok()).unwrap_or_default(),
+                part: next().and_then(|text| text.parse().ok()).unwrap_or_default(),
+                text: next().unwrap_or_default(),
+                creation_time: moment(next(), &self.address.zone),
+            }
+        };
+        Ok(TracePage { total: page.total, rows: page.rows.into_iter().map(row).collect() })
+    }
+
     /// Returns the distinct values of a column that match `prefix` as SQL's `LIKE` does, in the order of the database.
     ///
     /// # Errors
@@ -263,7 +316,8 @@ impl TraceReader {
         self.with(async |connection| {
             let dialect = connection.dialect();
             let columns = connection.texts(dialect.columns(table.table())).await?;
-            if columns.is_empty() && (table == TraceTable::Events || self.may_be_new) {
+            let is_of_java = matches!(table, TraceTable::Executions | TraceTable::Statuses);
+            if columns.is_empty() && (!is_of_java || self.may_be_new) {
                 return Ok(TracePage { total: 0, rows: Vec::new() });
             }
             if columns.is_empty() {
@@ -320,6 +374,7 @@ impl TraceReader {
 fn selection(table: Table, query: &TraceQuery, zone: &TimeZone) -> Selection {
     let mut filters: Vec<Filter> =
         query.equal.iter().map(|(column, value)| Filter::Equal(column, value.clone())).collect();
+    filters.extend(query.ends_with.clone().map(|(column, end)| Filter::EndsWith(column, end)));
     filters.extend(query.succeeded.map(Filter::Succeeded));
     filters.extend(query.ended.then_some(Filter::Ended));
     filters.extend(query.open_at.map(|at| Filter::OpenAt(time(at, zone))));

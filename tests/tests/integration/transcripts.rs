@@ -65,7 +65,9 @@ fn rewritten(text: &str, outputs: &[Vec<String>]) -> String {
 /// What differs from run to run, made equal: pattern and what stands for it. The first ones are for the pages too.
 const SHOWN: [(&str, &str); 3] =
     [(r"@-@\d+", "@-@4711"), (r"\b\d+\.\d+\.\d+\.\d+\b", "192.0.2.1"), (r"/\S*\.tmp\w{6}", "/srv/jobs")];
-const COMPARED: [(&str, &str); 8] = [
+const COMPARED: [(&str, &str); 10] = [
+    (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "RUN"),
+    (r"(NORMAL_TRIGGER +[0-9.]+ +)[0-9a-f]{8}\b", "${1}RUN"),
     (r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "TIME"),
     (r"\b\d+ (ms|s|min)\b", "SPAN"),
     (r"due=\d+", "due=N"),

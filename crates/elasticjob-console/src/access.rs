@@ -57,12 +57,13 @@ pub(crate) fn is_read(method: &Method) -> bool {
 }
 
 /// The role that a request needs, by its path below `/api` or `/api/v1`. Searches of the event trace, and checks of a configuration that
-/// is edited, are reads, although they are sent by POST.
+/// is edited, are reads, although they are sent by POST. The audit log is for administrators.
 pub(crate) fn needed(method: &Method, path: &str) -> Role {
     let only_reads = || {
         let is_edited =
             path.starts_with("/jobs/") && (path.ends_with("/config/check") || path.ends_with("/config/merge"));
         *method == Method::POST && (path.starts_with("/event-trace/") || is_edited)
     };
-    if is_read(method) || only_reads() { Role::Viewer } else { Role::Admin }
+    let is_of_admins = path == "/audit";
+    if (is_read(method) && !is_of_admins) || only_reads() { Role::Viewer } else { Role::Admin }
 }

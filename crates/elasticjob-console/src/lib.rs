@@ -4,6 +4,7 @@
 //! server; `COMPAT.md` lists the differences. `v1/` is the console's own API. Both decide from the same `view`s and `Operations`.
 
 mod access;
+mod audit;
 mod centres;
 mod clock;
 mod compat;

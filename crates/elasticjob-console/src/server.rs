@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tower::ServiceExt;
 
+use crate::audit::Audit;
 use crate::centres::Centres;
 use crate::clock;
 use crate::compat;
@@ -50,6 +51,7 @@ pub(crate) struct State {
     pub(crate) stores: Stores,
     pub(crate) pictures: Pictures,
     pub(crate) runs: v1::RunCache,
+    pub(crate) audit: Audit,
 }
 
 impl State {
@@ -117,6 +119,7 @@ impl Console {
             centres,
             pictures: Pictures::default(),
             runs: v1::RunCache::default(),
+            audit: Audit::in_folder(&settings.folder),
             stores: Stores::new(file, settings.drivers.clone(), settings.default_store.clone(), settings.own.clone()),
             settings,
         });

@@ -103,6 +103,6 @@ fn the_pages_do_what_their_tests_say() {
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{said}\n{}", String::from_utf8_lossy(&run.stderr));
     let passed = said.lines().rev().find(|line| line.contains(" passed")).unwrap_or_default().trim().to_owned();
-    assert!(passed.starts_with("24 passed"), "{passed}");
+    assert!(passed.starts_with("25 passed"), "{passed}");
     assert!(!console.log().contains("panicked"), "{}", console.log());
 }

@@ -227,7 +227,7 @@ fn a_guest_reads_everything_and_writes_nothing() {
     }
     assert_eq!(fixture.snapshots(), before);
     assert_eq!(console.call("GET", "/api/registry-center/load", None)["model"][0]["activated"], json!(true));
-    assert!(console.process.log().contains("refused a request of a read-only user"), "{}", console.process.log());
+    assert!(console.process.log().contains("console: request refused user=\"guest\""), "{}", console.process.log());
 }
 
 #[test]
@@ -477,4 +477,101 @@ fn the_own_api_has_http_codes_problems_and_sessions_that_other_sites_cannot_use(
     }
     let document = console.send("GET", "/api/v1/openapi.json", &[], b"").json();
     assert_eq!(document["info"]["title"], json!("ElasticJob console"));
+}
+
+#[test]
+fn servers_are_listed_with_their_jobs_and_each_request_that_changes_something_is_in_the_audit_log() {
+    let zookeeper = ZooKeeper::start();
+    let fixture = one_job(&zookeeper, "servers", "j");
+    let home = tempfile::tempdir().expect("a folder");
+    let console = Console::start(home.path(), "auth.guest_username=guest\nauth.guest_password=see\n");
+    let send = |method: &str, path: &str, body: Option<&Value>, more: &[(&str, &str)]| {
+        let headers = [&[BODY, ("Access-Token", console.token.as_str())], more].concat();
+        console.send(method, path, &headers, body.map(Value::to_string).unwrap_or_default().as_bytes())
+    };
+    let get = |path: &str| send("GET", path, None, &[]).json();
+    assert_eq!(get("/api/v1/servers")["servers"], json!([]), "no center is connected");
+    let centre = json!({"name": "a", "address": zookeeper.address(), "namespace": "servers"});
+    assert_eq!(send("POST", "/api/v1/centres", Some(&centre), &[]).status, 201);
+    assert_eq!(send("POST", "/api/v1/centres/a/connect", None, &[]).status, 204);
+
+    let line = |disabled: usize| json!({"ip": "10.0.0.1", "processes": 1, "java": true, "rust": false, "jobs": 1, "disabled": disabled, "items": 0, "running": 0});
+    assert_eq!(get("/api/v1/servers")["servers"], json!([line(0)]));
+    let detail = get("/api/v1/servers/10.0.0.1");
+    let job = json!({"job": "j", "disabled": false, "instances": ["10.0.0.1@-@7"], "items": [], "running": []});
+    assert_eq!(detail, json!({"server": line(0), "jobs": [job]}));
+    assert_eq!(send("GET", "/api/v1/servers/10.0.0.9", None, &[]).status, 404);
+    for (path, disabled) in [
+        ("/api/v1/servers/10.0.0.1/disable", 1),
+        ("/api/v1/servers/10.0.0.1/enable", 0),
+        ("/api/v1/servers/10.0.0.1/jobs/j/disable", 1),
+        ("/api/v1/servers/10.0.0.1/jobs/j/enable", 0),
+    ] {
+        assert_eq!(send("POST", path, None, &[]).status, 200, "{path}");
+        assert_eq!(get("/api/v1/servers?centre=a")["servers"], json!([line(disabled)]), "{path}");
+    }
+    assert_eq!(send("POST", "/api/v1/servers/10.0.0.9/disable", None, &[]).status, 404);
+
+    // A change of a configuration is in the log with both values, and without secrets.
+    let stored = send("GET", "/api/v1/jobs/j/config", None, &[]);
+    let etag = stored.header("etag").expect("a tag").to_owned();
+    let yaml = stored.json()["yaml"].as_str().expect("text").replace("0/5 *", "0/7 *");
+    let edited = json!({"yaml": format!("{yaml}\nprops:\n  wechat.webhook: https://hook.example/key\n")});
+    assert_eq!(send("PUT", "/api/v1/jobs/j/config", Some(&edited), &[("If-Match", &etag)]).status, 200);
+
+    // The guest, and a login that fails.
+    let login = |name: &str, password: &str| {
+        let body = json!({"username": name, "password": password}).to_string();
+        console.send("POST", "/api/v1/session", &[BODY], body.as_bytes())
+    };
+    assert_eq!(login("guest", "wrong").status, 403);
+    let guest = login("guest", "see").json()["token"].as_str().expect("a token").to_owned();
+    let of_guest = |method: &str, path: &str| console.send(method, path, &[BODY, ("Access-Token", &guest)], b"").status;
+    assert_eq!(of_guest("GET", "/api/v1/servers"), 200);
+    assert_eq!(of_guest("POST", "/api/v1/servers/10.0.0.1/disable"), 403);
+    assert_eq!(of_guest("GET", "/api/v1/audit"), 403, "the log is for administrators");
+    assert_eq!(console.call("POST", "/api/servers/10.0.0.1/shutdown", None)["success"], json!(true), "the old API");
+
+    let short = |entry: &Value| {
+        let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+        format!("{} {} {}", text("user"), text("act"), text("result"))
+    };
+    let audit = get("/api/v1/audit");
+    let found: Vec<String> = audit["entries"].as_array().expect("entries").iter().map(short).collect();
+    let expected = [
+        "root POST /servers/10.0.0.1/shutdown done",
+        "guest GET /audit refused",
+        "guest POST /servers/10.0.0.1/disable refused",
+        "guest log in done",
+        "guest log in refused",
+        "root PUT /jobs/j/config done",
+        "root POST /servers/10.0.0.9/disable failed",
+        "root POST /servers/10.0.0.1/jobs/j/enable done",
+        "root POST /servers/10.0.0.1/jobs/j/disable done",
+        "root POST /servers/10.0.0.1/enable done",
+        "root POST /servers/10.0.0.1/disable done",
+        "root POST /centres/a/connect done",
+        "root POST /centres done",
+        "root log in done",
+    ];
+    assert_eq!(found, expected);
+    assert_eq!((&audit["total"], &audit["entries"][0]["from"]), (&json!(expected.len()), &json!("127.0.0.1")));
+    let change = audit["entries"][5]["change"].as_str().expect("a change").to_owned();
+    assert!(change.contains("cron: `0/5 * * * * ?` → `0/7 * * * * ?`"), "{change}");
+    assert!(change.contains("wechat.webhook: the default → `***`"), "{change}");
+    let unknown = get("/api/v1/audit?result=failed");
+    assert_eq!(
+        (&unknown["total"], &unknown["entries"][0]["reason"]),
+        (&json!(1), &json!("server `10.0.0.9` not found"))
+    );
+    assert_eq!(get("/api/v1/audit?text=CONFIG&user=root&limit=1")["total"], json!(1));
+    assert_eq!(send("GET", "/api/v1/audit?limit=0", None, &[]).status, 400);
+
+    // A server without instances is removed with its nodes.
+    drop(fixture);
+    eventually("the instance has left", PATIENCE, || {
+        (get("/api/v1/servers")["servers"][0]["processes"] == json!(0)).then_some(())
+    });
+    assert_eq!(send("DELETE", "/api/v1/servers/10.0.0.1", None, &[]).status, 200);
+    assert_eq!(get("/api/v1/servers")["servers"], json!([]));
 }

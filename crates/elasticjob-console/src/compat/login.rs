@@ -9,6 +9,7 @@ use axum::{Extension, Router};
 use serde::Serialize;
 
 use super::{Answer, Model, Shared};
+use crate::audit::{Act, Outcome};
 use crate::failure::{Code, Failure};
 use crate::fields::Fields;
 use crate::server::{Peer, State};
@@ -33,12 +34,12 @@ async fn login(state: Shared, peer: Option<Extension<Peer>>, fields: Fields) -> 
     let from = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Extension(Peer(peer))| peer.ip());
     match state.sessions.login(from, &username, &password, crate::clock::now()) {
         Ok((user, access_token)) => {
-            tracing::info!(user = user.name, %from, "console: logged in");
+            state.audit.record(Act::login(&user.name, from), Outcome::Done, None, None);
             Ok(Model(Login { is_guest: user.role == Role::Viewer, username: user.name, access_token }))
         }
         Err(failure) => {
             if failure.code == Code::Forbidden {
-                tracing::warn!(user = crate::fields::short(&username), %from, "console: login failed");
+                state.audit.record(Act::login(&username, from), Outcome::Refused, Some("login failed"), None);
             }
             Err(failure)
         }

@@ -22,6 +22,7 @@ use elasticjob::{OperationError, Operations};
 use serde::Serialize;
 
 use crate::access::{Access, needed};
+use crate::audit::{Act, Outcome};
 use crate::failure::{Code, Failure};
 use crate::fields::{Fields, short};
 use crate::server::{Peer, State};
@@ -96,24 +97,29 @@ async fn guarded(state: Shared, mut request: Request, next: Next) -> Response {
     } else {
         match Access::of(&state, request.headers(), false) {
             Access::None | Access::Cookie(_) => Failure::unauthorized().into_response(),
-            Access::Token(user) if user.role < needed(&method, &path) => {
-                tracing::warn!(user = user.name, method = %method, path, "console: refused a request of a read-only user");
-                let text = format!("user `{}` may only read", user.name);
-                Failure { code: Code::Forbidden, text }.into_response()
-            }
             Access::Token(user) => {
-                let is_write = needed(&method, &path) > Role::Viewer;
                 let from = request.extensions().get::<Peer>().map(|peer| peer.0.ip().to_string()).unwrap_or_default();
-                request.extensions_mut().insert(user.clone());
-                match is_write {
-                    false => next.run(request).await,
-                    true => completed(async move {
+                let centre = request.headers().get(CENTRE).map(|name| String::from_utf8_lossy(name.as_bytes()).into());
+                let act = Act { user: user.name.clone(), from, act: format!("{method} {path}"), centre };
+                let needed = needed(&method, &path);
+                if user.role < needed {
+                    let text = format!("user `{}` may only read", user.name);
+                    state.audit.record(act, Outcome::Refused, Some(&text), None);
+                    Failure { code: Code::Forbidden, text }.into_response()
+                } else if needed == Role::Viewer {
+                    request.extensions_mut().insert(user);
+                    next.run(request).await
+                } else {
+                    request.extensions_mut().insert(user);
+                    let state = state.clone();
+                    completed(async move {
                         let response = next.run(request).await;
                         let failed = response.extensions().get::<Failed>().map(|failed| failed.0.as_str());
-                        tracing::info!(user = user.name, from, method = %method, path, error = failed, "console: request");
+                        let result = if failed.is_some() { Outcome::Failed } else { Outcome::Done };
+                        state.audit.record(act, result, failed, None);
                         response
                     })
-                    .await,
+                    .await
                 }
             }
         }

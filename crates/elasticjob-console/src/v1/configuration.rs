@@ -14,8 +14,8 @@ use utoipa::ToSchema;
 
 use super::jobs::on;
 use super::{Asked, Centre, Named, Problem, Sent, Shared};
-use crate::clock;
 use crate::server::State;
+use crate::{audit, clock};
 
 /// Next firings of a preview.
 const FIRES: usize = 10;
@@ -62,6 +62,17 @@ pub(crate) struct Checked {
     disables: Option<bool>,
     /// The stored configuration from which the differences were made.
     etag: String,
+}
+
+impl Checked {
+    /// The change in a sentence, for the audit log.
+    fn told(&self) -> String {
+        let value = |text: &str| if text.is_empty() { "the default".to_owned() } else { format!("`{text}`") };
+        let keys =
+            self.differences.iter().map(|one| format!("{}: {} → {}", one.key, value(&one.before), value(&one.after)));
+        let disables = self.disables.map(|disables| format!("disabled: {disables}"));
+        keys.chain(disables).collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// A key that would change. Secrets are masked, and long values are cut.
@@ -159,19 +170,23 @@ pub(super) async fn save(
             Ok(document) => document,
             Err(faults) => return Ok(Err(Problem::new(StatusCode::BAD_REQUEST, faults.join("; ")))),
         };
-        let change = all.plan_config(document).await?;
+        let change = all.plan_config(document.clone()).await?;
         if change.before != stored {
             return Ok(Err(conflict()));
         }
+        let told = of(&change, &document).told();
         match all.apply(&change).await {
-            Ok(()) => Ok(Ok(all.config(&job).await?)),
+            Ok(()) => Ok(Ok((all.config(&job).await?, told))),
             Err(OperationError::Conflict { .. }) => Ok(Err(conflict())),
             Err(error) => Err(error),
         }
     });
     let written = written.await;
     state.pictures.forget(&state.centres, centre.name()).await;
-    Ok(answer(&written??))
+    let (stored, told) = written??;
+    let mut response = answer(&stored);
+    response.extensions_mut().insert(audit::Change(told));
+    Ok(response)
 }
 
 /// Merges an edited configuration with the stored one: keys that were edited have the edited value, all others the stored one. Nothing is

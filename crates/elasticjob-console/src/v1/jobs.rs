@@ -248,7 +248,7 @@ pub(super) async fn on<T>(
     Ok(done?)
 }
 
-async fn change(
+pub(super) async fn change(
     state: &State,
     centre: &Centre,
     work: impl AsyncFnOnce(&Operations) -> Result<(), OperationError>,

@@ -1,5 +1,6 @@
 //! The console's own API, `/api/v1`: HTTP codes, problem details (RFC 9457), and a document of itself in OpenAPI.
 
+mod audit;
 mod centres;
 mod configuration;
 mod failures;
@@ -8,6 +9,7 @@ mod logs;
 mod overview;
 mod past;
 mod runs;
+mod servers;
 mod session;
 mod stores;
 
@@ -28,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use crate::access::{Access, FROM_PAGE, is_read, needed};
+use crate::audit::{Act, Change, Outcome};
 use crate::compat::completed;
 use crate::failure::{Code, Failure};
 use crate::fields::{Fields, short};
@@ -186,6 +189,17 @@ impl<T: serde::de::DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> 
         runs::runs,
         logs::log,
         failures::failures,
+        audit::list,
+        servers::list,
+        servers::show,
+        servers::disable,
+        servers::enable,
+        servers::shutdown,
+        servers::remove,
+        servers::disable_job,
+        servers::enable_job,
+        servers::shutdown_job,
+        servers::remove_job,
         configuration::show,
         configuration::check,
         configuration::save,
@@ -223,6 +237,8 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(runs::routes())
         .merge(logs::routes())
         .merge(failures::routes())
+        .merge(audit::routes())
+        .merge(servers::routes())
         .merge(past::routes())
         .merge(configuration::routes())
         .merge(centres::routes())
@@ -251,19 +267,24 @@ async fn guarded(state: Shared, mut request: Request, next: Next) -> Response {
         }
         Access::Token(user) | Access::Cookie(user) => user,
     };
-    if user.role < needed(&method, &path) {
-        tracing::warn!(user = user.name, method = %method, path, "console: refused a request of a read-only user");
-        return Problem::new(StatusCode::FORBIDDEN, format!("user `{}` may only read", user.name)).into_response();
-    }
     let from = request.extensions().get::<Peer>().map(|peer| peer.0.ip().to_string()).unwrap_or_default();
-    request.extensions_mut().insert(user.clone());
-    if needed(&method, &path) == Role::Viewer {
+    let centre = Query::<Centre>::try_from_uri(request.uri()).ok().and_then(|Query(centre)| centre.centre);
+    let act = Act { user: user.name.clone(), from, act: format!("{method} {path}"), centre };
+    if user.role < needed(&method, &path) {
+        let text = format!("user `{}` may only read", user.name);
+        state.audit.record(act, Outcome::Refused, Some(&text), None);
+        return Problem::new(StatusCode::FORBIDDEN, text).into_response();
+    }
+    request.extensions_mut().insert(user);
+    if is_read(&method) || needed(&method, &path) == Role::Viewer {
         return next.run(request).await;
     }
     completed(async move {
         let response = next.run(request).await;
         let failed = response.extensions().get::<Failed>().map(|failed| failed.0.as_str());
-        tracing::info!(user = user.name, from, method = %method, path, error = failed, "console: request");
+        let change = response.extensions().get::<Change>().map(|change| change.0.clone());
+        let result = if failed.is_some() { Outcome::Failed } else { Outcome::Done };
+        state.audit.record(act, result, failed, change);
         response
     })
     .await

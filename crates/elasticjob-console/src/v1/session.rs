@@ -12,9 +12,9 @@ use utoipa::ToSchema;
 
 use super::{Asked, Problem, Sent, Shared};
 use crate::access::{Access, cookie, cookie_name};
+use crate::audit::{Act, Outcome};
 use crate::clock;
 use crate::failure::Code;
-use crate::fields::short;
 use crate::server::{Peer, State};
 use crate::sessions::User;
 use crate::settings::Role;
@@ -81,14 +81,14 @@ pub(super) async fn log_in(
     let from = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Extension(Peer(peer))| peer.ip());
     match state.sessions.login(from, &username, &password, clock::now()) {
         Ok((user, token)) => {
-            tracing::info!(user = user.name, %from, "console: logged in");
+            state.audit.record(Act::login(&user.name, from), Outcome::Done, None, None);
             let cookie = session_cookie(&state, &token);
             let session = Session { me: of(&state, user), token };
             Ok(([(header::SET_COOKIE, cookie)], Json(session)).into_response())
         }
         Err(failure) => {
             if failure.code == Code::Forbidden {
-                tracing::warn!(user = short(&username), %from, "console: login failed");
+                state.audit.record(Act::login(&username, from), Outcome::Refused, Some("login failed"), None);
             }
             let detail = match failure.text.as_str() {
                 "Unauthorized." => "unknown user or invalid password".to_owned(),
@@ -119,7 +119,8 @@ pub(crate) async fn accept(
     match state.sessions.accept(from, &invitation.token, clock::now()) {
         Ok((user, token)) => {
             let next = state.invitation()?;
-            tracing::info!(user = user.name, %from, "console: logged in with the link; the next link: {next}");
+            state.audit.record(Act::login(&user.name, from), Outcome::Done, None, None);
+            tracing::info!("console: the link was used; the next link: {next}");
             Ok(([(header::SET_COOKIE, session_cookie(&state, &token))], to("/")).into_response())
         }
         Err(failure) if failure.code != Code::Forbidden => Err(failure.into()),

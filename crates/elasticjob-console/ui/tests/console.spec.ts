@@ -190,6 +190,38 @@ test('failed runs are grouped, and the log of the latest one is one click away',
   expect(found.problems).toEqual([]);
 });
 
+test('a server is disabled for all jobs and enabled again, and both are in the audit log', async ({ page }) => {
+  const found = watched(page);
+  await logIn(page);
+  await page.goto('/servers');
+  // The server of the agent is not that of the fixture, 10.0.0.9, which has no process.
+  const row = page.locator('tbody tr').filter({ hasNotText: '10.0.0.9' });
+  const ip = await row.getByRole('rowheader').innerText();
+  await expect(row).toContainText('Rust');
+  await row.getByRole('rowheader').getByRole('link').click();
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText(ip);
+  const job = page.locator('tbody tr').filter({ has: page.getByRole('rowheader', { name: 'fine', exact: true }) });
+  await expect(job).toContainText('0, 1, 2');
+  await job.getByRole('button', { name: `Disable fine @ ${ip}` }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Disable' }).click();
+  await expect(job).toContainText('Disabled');
+  await job.getByRole('button', { name: `Enable fine @ ${ip}` }).click();
+  await expect(job).toContainText('Online');
+  await page.getByRole('button', { name: `Shut down ${ip}`, exact: true }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog.getByRole('button', { name: 'Shut down' })).toBeDisabled();
+  await dialog.getByRole('textbox').fill(ip);
+  await expect(dialog.getByRole('button', { name: 'Shut down' })).toBeEnabled();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  await page.goto('/audit');
+  await page.getByLabel('Find').fill(`/servers/${ip}/jobs/fine/`);
+  await expect(page.locator('tbody tr')).toHaveCount(2, { timeout: 20_000 });
+  await expect(page.locator('tbody tr').first()).toContainText(`POST /servers/${ip}/jobs/fine/enable`);
+  await page.getByLabel('Result').selectOption('refused');
+  await expect(page.locator('.empty')).toBeVisible();
+  expect(found.problems).toEqual([]);
+});
+
 test('a time axis that stands still has a bar for each run, and its table has the same runs', async ({ page }) => {
   const found = watched(page);
   await logIn(page);
@@ -298,7 +330,7 @@ test('hostile names are text', async ({ page }) => {
 test('a guest sees no control that writes', async ({ page }) => {
   const found = watched(page);
   await logIn(page, 'guest', 'see');
-  for (const path of ['/', '/jobs', '/jobs/fine', '/jobs/fine?tab=why', '/runs', '/failures', '/centres', '/trace-stores']) {
+  for (const path of ['/', '/jobs', '/jobs/fine', '/jobs/fine?tab=why', '/runs', '/failures', '/servers', '/centres', '/trace-stores']) {
     await page.goto(path);
     await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
     await page.waitForLoadState('networkidle').catch(() => undefined);
@@ -395,6 +427,8 @@ for (const scheme of ['light', 'dark'] as const) {
         ['/events', 'tbody tr'],
         ['/runs', 'tbody tr'],
         ['/failures', 'tbody tr'],
+        ['/servers', 'tbody tr'],
+        ['/audit', 'tbody tr'],
         ['/centres', 'tbody tr'],
         ['/trace-stores', 'tbody tr'],
       ] as const) {

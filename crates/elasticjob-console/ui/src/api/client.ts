@@ -16,6 +16,7 @@ export type Runs = Schemas['Runs'];
 export type Run = Schemas['Run'];
 export type LogLine = Schemas['Line'];
 export type FailureGroup = Schemas['Group'];
+export type ServerLine = Schemas['ServerLine'];
 export type StoredConfig = Schemas['Stored'];
 export type Checked = Schemas['Checked'];
 export type DueTime = Schemas['DueTime'];
@@ -84,6 +85,13 @@ export const api = {
   runs: (query: Query) => send<Runs>('GET', '/runs', query),
   runLog: (id: string, query: Query) => send<Schemas['Log']>('GET', `/runs/${encodeURIComponent(id)}/log`, query),
   failures: (query: Query) => send<Schemas['Failures']>('GET', '/failures', query),
+  servers: (centre?: string) => send<Schemas['Servers']>('GET', '/servers', { centre }),
+  serverOf: (ip: string, centre?: string) => send<Schemas['ServerDetail']>('GET', `/servers/${encodeURIComponent(ip)}`, { centre }),
+  server: (ip: string, act: 'disable' | 'enable' | 'shutdown' | 'remove', job?: string, centre?: string) => {
+    const path = `/servers/${encodeURIComponent(ip)}${job === undefined ? '' : at(job)}`;
+    return act === 'remove' ? send<Done>('DELETE', path, { centre }) : send<Done>('POST', `${path}/${act}`, { centre });
+  },
+  audit: (query: Query) => send<Schemas['Audit']>('GET', '/audit', query),
   config: (job: string, centre?: string) => send<StoredConfig>('GET', `${at(job)}/config`, { centre }),
   checkConfig: (job: string, yaml: string, centre?: string) => send<Checked>('POST', `${at(job)}/config/check`, { centre }, { yaml }),
   mergeConfig: (job: string, yaml: string, base: string, centre?: string) =>

@@ -56,6 +56,14 @@ pub enum Error {
         /// The most that is sent.
         limit: usize,
     },
+    /// Another user controls the file of an embedded registry, and so could decide what this process executes.
+    #[error("the embedded registry {} is not used: {reason}", path.display())]
+    Untrusted {
+        /// The file.
+        path: PathBuf,
+        /// Who controls it, and what to do.
+        reason: String,
+    },
     /// The address of a registry is wrong.
     #[error("registry address `{address}`: {expected}")]
     Address {
@@ -130,6 +138,7 @@ impl Error {
             | Error::InUse { .. }
             | Error::Absent { .. }
             | Error::Damaged { .. }
+            | Error::Untrusted { .. }
             | Error::File { .. } => false,
         }
     }
@@ -150,6 +159,7 @@ impl Error {
         match self {
             Error::Unreachable { reason, .. }
             | Error::File { reason, .. }
+            | Error::Untrusted { reason, .. }
             | Error::Protocol { reason, .. }
             | Error::Rejected { reason, .. } => reason.clone(),
             Error::Damaged { reason, .. } => format!("it is damaged: {reason}"),

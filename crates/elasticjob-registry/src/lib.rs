@@ -13,6 +13,7 @@ pub mod embedded;
 mod error;
 mod local;
 pub mod memory;
+pub mod trust;
 mod url;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;

@@ -15,6 +15,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::file::Inspection;
+use super::socket;
 use super::wire::{self, Ask, Reply, Request};
 use crate::clock;
 use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch};
@@ -57,6 +58,10 @@ impl Client {
                 socket.display()
             ))
         })?;
+        if !socket::is_trusted(&stream) {
+            let reason = format!("its socket {} belongs to a process of another user", socket.display());
+            return Err(Error::Untrusted { path: file.to_owned(), reason });
+        }
         let (mut input, mut output) = stream.into_split();
         let hello = clock::within(ANSWER_MAX, wire::receive(&mut input)).await;
         let hello = hello.ok_or_else(|| failed(silence(ANSWER_MAX)))?;

@@ -21,7 +21,7 @@ use storage::Storage;
 
 pub use crate::local::Connection;
 use crate::local::{Company, Store};
-use crate::{Error, Registry, clock};
+use crate::{Error, Registry, clock, trust};
 
 /// Name of the thread that writes a registry file. A panic in it is caught and reported as damage of the file: a program may
 /// keep its panic hook from printing it.
@@ -39,8 +39,9 @@ const HOLDER_PAUSE: Duration = Duration::from_millis(20);
 /// # Errors
 ///
 /// [`Error::InUse`] when another process holds it; [`Error::Damaged`] when its checksums do not match; [`Error::File`] when it
-/// is no registry file or cannot be written.
+/// is no registry file or cannot be written; [`Error::Untrusted`] when another user can write it or its folder.
 pub fn open(path: &Path) -> Result<Connection, Error> {
+    check_folder(path)?;
     let storage = maintain::open_or_create(path)?;
     Ok(serve(path, open_storage(path, storage)?))
 }
@@ -67,6 +68,7 @@ pub async fn open_when_free(path: &Path) -> Result<Connection, Error> {
 ///
 /// As of [`open`]; [`Error::Absent`] when the file does not exist; a process holds it that serves no socket for two seconds.
 pub async fn attach(path: &Path) -> Result<Arc<dyn Registry>, Error> {
+    check_folder(path)?;
     let until = clock::instant() + HOLDER_PATIENCE;
     loop {
         let opened = Storage::open(path).and_then(|storage| {
@@ -131,6 +133,10 @@ fn describe(path: &Path) -> String {
 pub async fn reach(path: &Path) -> Option<Arc<dyn Registry>> {
     let client = client::Client::connect(path, &socket_path(path)).await.ok()?;
     Some(Arc::new(client))
+}
+
+fn check_folder(path: &Path) -> Result<(), Error> {
+    trust::check_folder(path).map_err(|reason| Error::Untrusted { path: path.to_owned(), reason })
 }
 
 /// The socket of that file.

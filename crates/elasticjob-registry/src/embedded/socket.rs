@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use super::file::Inspection;
 use super::wire::{self, Ask, Reply, Request};
 use crate::local::{Company, Store};
-use crate::{Sink, Watch, clock};
+use crate::{Sink, Watch, clock, trust};
 
 /// Replies and events that wait for a slow client; one that lets more pile up is cut off.
 const BACKLOG_MAX: usize = 10_000;
@@ -61,6 +61,12 @@ pub(super) fn serve(store: Arc<Store>, path: &Path) -> io::Result<Server> {
         loop {
             while visits.try_join_next().is_some() {}
             match listener.accept().await {
+                Ok((stream, _)) if !is_trusted(&stream) => {
+                    tracing::warn!(
+                        "refused a client of {} that runs as another user; run the command as the user of this process",
+                        store.description()
+                    );
+                }
                 Ok((stream, _)) => {
                     let store = Arc::clone(&store);
                     let open = Open::new(&visits_open);
@@ -84,6 +90,11 @@ pub(super) fn serve(store: Arc<Store>, path: &Path) -> io::Result<Server> {
         }
     });
     Ok(Server { task, path: path.to_owned(), visits: count, id: id(path) })
+}
+
+/// Whether the other end runs as this user, or as root.
+pub(super) fn is_trusted(stream: &UnixStream) -> bool {
+    stream.peer_cred().is_ok_and(|peer| trust::is_trusted(peer.uid()))
 }
 
 /// Counts a connection for as long as it lasts.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use redb::StorageBackend;
 use redb::backends::InMemoryBackend;
 
-use crate::Error;
+use crate::{Error, trust};
 
 /// An open registry file with an exclusive lock. Clones share the handle; the lock ends with the last one.
 #[derive(Clone, Debug)]
@@ -34,10 +34,13 @@ impl Storage {
 
     fn open_unlocked(path: &Path) -> Result<File, Error> {
         refuse_special(path)?;
-        OpenOptions::new().read(true).write(true).open(path).map_err(|error| match error.kind() {
+        let opened = trust::open_itself(OpenOptions::new().read(true).write(true), path);
+        let file = opened.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Error::Absent { path: path.to_owned() },
             _ => Error::File { path: path.to_owned(), reason: format!("cannot open it for writing: {error}") },
-        })
+        })?;
+        trust::check_file(&file, path).map_err(|reason| Error::Untrusted { path: path.to_owned(), reason })?;
+        Ok(file)
     }
 
     /// Returns `true` if this file has that name: it was not moved, deleted or replaced.
@@ -72,7 +75,7 @@ pub(super) fn copy(path: &Path) -> Result<Box<dyn StorageBackend>, Error> {
         |what: &str, error: io::Error| Error::File { path: path.to_owned(), reason: format!("{what}: {error}") };
     refuse_special(path)?;
     loop {
-        let file = File::open(path).map_err(|error| match error.kind() {
+        let file = trust::open_itself(OpenOptions::new().read(true), path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Error::Absent { path: path.to_owned() },
             _ => failed("cannot open it", error),
         })?;

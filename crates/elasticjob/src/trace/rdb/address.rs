@@ -127,6 +127,17 @@ impl Address {
         }
     }
 
+    /// Refuses an SQLite file that other users control: they could lead the process to write into another file. The file is not opened:
+    /// closing it would end the locks that SQLite holds on it in this process.
+    pub(super) fn check_trust(&self) -> Result<(), String> {
+        match &self.options {
+            #[cfg(feature = "rdb-sqlite")]
+            Options::Sqlite(options) => elasticjob_registry::trust::check_path(options.get_filename()),
+            #[cfg(any(feature = "rdb-postgres", feature = "rdb-mysql"))]
+            _ => Ok(()),
+        }
+    }
+
     /// An SQLite file as it is, without a lock and without the files that SQLite creates beside it: those need space on its disk.
     /// `None` for other databases, and for a file that has a log of changes beside it, because those would be missing.
     pub(super) fn as_it_is(&self) -> Option<Address> {

@@ -38,8 +38,8 @@ impl fmt::Debug for Database {
     }
 }
 
-/// Whether this process is root, which PostgreSQL refuses to run as.
-fn is_root() -> bool {
+/// Whether this process is root. PostgreSQL refuses to run as root, and only root can act as another user.
+pub fn is_root() -> bool {
     let id = Command::new("id").arg("-u").output().expect("id");
     id.stdout == b"0\n"
 }

@@ -14,7 +14,7 @@ mod transactions;
 mod wait;
 mod zookeeper;
 
-pub use database::{Database, PASSWORD, USER, sqlite_rows};
+pub use database::{Database, PASSWORD, USER, is_root, sqlite_rows};
 pub use evidence::{Life, Living, Transactions, field};
 pub use http::{HttpAnswer, http};
 pub use journal::{Journal, Run};

@@ -9,7 +9,7 @@ use elasticjob::agent::missing_programs;
 use elasticjob::registry::{Connection, Error as RegistryError, Registry, embedded, zookeeper};
 use elasticjob::trace::{DataSource, TraceSettings};
 use elasticjob::{
-    Error, Job, JobEvent, JobHandle, JobState, NetworkPreference, OneOffJob, Overwrite, Plugins, ScheduleJob,
+    Commands, Error, Job, JobEvent, JobHandle, JobState, NetworkPreference, OneOffJob, Overwrite, Plugins, ScheduleJob,
     StopReason,
 };
 use elasticjob_console::Console;
@@ -88,6 +88,7 @@ pub(crate) fn run(path: Option<&Path>, registry: Option<&str>, up: Option<Up>) -
             traced,
             grace: file.shutdown_timeout,
             registry: file.registry.clone(),
+            commands: file.commands,
             running: Vec::new(),
             stopping: FuturesUnordered::new(),
             successors: BTreeMap::new(),
@@ -256,6 +257,7 @@ fn describe(job: &FileJob) -> Job {
 pub(crate) fn with_digest(address: &str) -> String {
     match std::env::var("ELASTICJOB_DIGEST") {
         Ok(digest) if address.starts_with("zookeeper://") && !digest.is_empty() => {
+            let digest = elasticjob_registry::encoded(&digest);
             format!("{address}{}digest={digest}", if address.contains('?') { "&" } else { "?" })
         }
         _ => address.to_owned(),
@@ -283,7 +285,7 @@ async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, 
         },
         (None, Some(settings)) => {
             let mut settings = settings.clone();
-            if let Ok(digest) = std::env::var("ELASTICJOB_DIGEST") {
+            if let Some(digest) = std::env::var("ELASTICJOB_DIGEST").ok().filter(|digest| !digest.is_empty()) {
                 settings.digest = Some(digest);
             }
             Arc::new(zookeeper::Zookeeper::connect(settings)?)
@@ -304,7 +306,7 @@ async fn connect(file: &AgentFile, address: Option<&str>) -> Result<Connection, 
             replaced.servers
         );
     }
-    Ok(Connection::on(registry).network(preference).connect().await?)
+    Ok(Connection::on(registry).network(preference).commands(file.commands).connect().await?)
 }
 
 struct Agent<'a> {
@@ -319,6 +321,7 @@ struct Agent<'a> {
     traced: watch::Sender<Option<DataSource>>,
     grace: Duration,
     registry: Option<zookeeper::Settings>,
+    commands: Commands,
     /// The jobs that were started, also those that an operator has shut down since.
     running: Vec<(FileJob, JobHandle)>,
     /// The jobs that SIGHUP stops. The other jobs continue until these have stopped.
@@ -481,6 +484,9 @@ impl Agent<'_> {
         self.grace = file.shutdown_timeout;
         if file.registry != self.registry {
             tracing::warn!("`regCenter` changed; restart the agent to apply it");
+        }
+        if file.commands != self.commands {
+            tracing::warn!("`commands` changed; restart the agent to apply it");
         }
         let mut jobs = file.jobs;
         self.replan(&mut jobs);

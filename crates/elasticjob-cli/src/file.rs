@@ -14,7 +14,7 @@ use std::time::Duration;
 use elasticjob::registry::Error as RegistryError;
 use elasticjob::registry::zookeeper::Settings;
 use elasticjob::trace::{DataSource, Retention, RunLogs, rdb};
-use elasticjob::{JobDocument, Overwrite, TraceSettings};
+use elasticjob::{Commands, JobDocument, Overwrite, TraceSettings};
 use elasticjob_core::wire::yaml::{self, Entry, Position};
 
 use crate::serve::Services;
@@ -27,6 +27,8 @@ pub(crate) struct AgentFile {
     pub(crate) registry_at: Position,
     pub(crate) jobs: Vec<FileJob>,
     pub(crate) shutdown_timeout: Duration,
+    /// Which commands of stored configurations are executed.
+    pub(crate) commands: Commands,
     pub(crate) tracing: Option<TraceSettings>,
     /// Where its data source is.
     pub(crate) tracing_at: Position,
@@ -98,7 +100,8 @@ impl fmt::Display for Fault {
     }
 }
 
-const TOP: &[&str] = &["regCenter", "tracing", "dump", "metrics", "jobs", "shutdownTimeoutSeconds", "enabled"];
+const TOP: &[&str] =
+    &["regCenter", "tracing", "dump", "metrics", "jobs", "shutdownTimeoutSeconds", "commands", "enabled"];
 const REG_CENTER: &[&str] = &[
     "serverLists",
     "namespace",
@@ -318,6 +321,10 @@ impl Reader {
                     let seconds = self.number(entry, 0, 86_400);
                     file.shutdown_timeout = Duration::from_secs(seconds.unsigned_abs());
                 }
+                Some("commands") => match Commands::of(&self.text(entry)) {
+                    Some(commands) => file.commands = commands,
+                    None => self.wrong(entry, "`authenticated`, `file` or `registry`"),
+                },
                 Some("tracing") => self.tracing(entry, file),
                 Some("dump") => file.services.dump = self.service(entry, "`dump`"),
                 Some("metrics") => file.services.metrics = self.service(entry, "`metrics`"),

@@ -28,7 +28,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 pub use error::Error;
-pub use url::RegistryUrl;
+pub use url::{RegistryUrl, encoded};
 
 /// A connection to a registry: a tree of small nodes with sessions, ephemeral nodes, transactions and watches, as
 /// ZooKeeper has it.
@@ -82,6 +82,18 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
     /// was stopped or its host suspended for longer than the session timeout.
     fn is_alive(&self, session: u64) -> bool {
         matches!(&*self.link().borrow(), Link::Up { session: current, .. } if *current == session)
+    }
+
+    /// Returns `true` if only authenticated clients can write these nodes and their children, and this connection has authenticated
+    /// itself. A node that does not exist counts as one that this connection would create. Registries that serve one user are always
+    /// protected.
+    ///
+    /// # Errors
+    ///
+    /// The registry cannot be reached.
+    fn protects(&self, paths: Vec<String>) -> BoxFuture<'_, Result<bool, Error>> {
+        let _ = paths;
+        Box::pin(std::future::ready(Ok(true)))
     }
 
     /// Ends the session and the connection.

@@ -97,7 +97,7 @@ fn zookeeper(rest: &str, invalid: &dyn Fn(&str) -> Error) -> Result<RegistryUrl,
             "maxRetries" => settings.max_retries = u32::try_from(number()?).unwrap_or(u32::MAX),
             "sessionTimeoutMilliseconds" => settings.session_timeout = Duration::from_millis(number()?),
             "connectionTimeoutMilliseconds" => settings.connection_timeout = Duration::from_millis(number()?),
-            "digest" => settings.digest = Some(value.to_owned()),
+            "digest" => settings.digest = Some(decoded(value)),
             _ => {
                 return Err(invalid(&format!(
                     "unknown setting `{key}`; expected baseSleepTimeMilliseconds, maxSleepTimeMilliseconds, \
@@ -110,9 +110,52 @@ fn zookeeper(rest: &str, invalid: &dyn Fn(&str) -> Error) -> Result<RegistryUrl,
     Ok(RegistryUrl::Zookeeper(settings))
 }
 
+/// A value of the query with its percent codes as characters: `%26` is `&`. What is no code stays as it is.
+#[cfg(feature = "zookeeper")]
+fn decoded(value: &str) -> String {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let code = after.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        match (first, code) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| value.to_owned())
+}
+
+/// Returns a value as the query of an address has it, so that it can contain any character.
+pub fn encoded(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    for c in value.chars() {
+        match c {
+            '%' => text.push_str("%25"),
+            '&' => text.push_str("%26"),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
 #[cfg(all(test, feature = "zookeeper", feature = "embedded"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_digest_can_have_any_character() {
+        for digest in ["u:p&x=1", "u:100%", "u:%41", "u:a=b?c/d", "ü:ö%ü&", "u:%%2"] {
+            let address = format!("zookeeper://h:1/ns?digest={}&maxRetries=1", encoded(digest));
+            let Ok(RegistryUrl::Zookeeper(settings)) = RegistryUrl::parse(&address) else { panic!("{address}") };
+            assert_eq!((settings.digest.as_deref(), settings.max_retries), (Some(digest), 1), "{address}");
+        }
+    }
 
     #[test]
     fn addresses_are_read_and_wrong_ones_say_what_is_expected() {

@@ -124,14 +124,35 @@ pub enum Access {
 /// All rights: read, write, create, delete, administer.
 const ALL: i32 = 31;
 
-/// Whether an access list gives everyone all rights.
-pub(crate) fn decode_is_open(mut bytes: Bytes) -> Result<bool, Malformed> {
-    let mut is_open = false;
+/// Everything but reading.
+const WRITES: i32 = ALL & !1;
+
+/// What everyone may do with a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RightsOfAll(i32);
+
+impl RightsOfAll {
+    /// Returns `true` if everyone has all rights.
+    pub fn is_open(self) -> bool {
+        self.0 & ALL == ALL
+    }
+
+    /// Returns `true` if everyone may change something: data, children, or the rights.
+    pub fn is_writable(self) -> bool {
+        self.0 & WRITES != 0
+    }
+}
+
+/// The rights that an access list gives everyone.
+pub(crate) fn decode_rights_of_all(mut bytes: Bytes) -> Result<RightsOfAll, Malformed> {
+    let mut found = RightsOfAll::default();
     for _ in 0..bytes.count()? {
         let (rights, scheme, id) = (bytes.int()?, bytes.text()?, bytes.text()?);
-        is_open |= rights & ALL == ALL && scheme == "world" && id == "anyone";
+        if scheme == "world" && id == "anyone" {
+            found.0 |= rights;
+        }
     }
-    Ok(is_open)
+    Ok(found)
 }
 
 impl Access {
@@ -434,7 +455,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_access_list_is_open_if_everyone_has_all_rights() {
+    fn an_access_list_is_open_if_everyone_has_all_rights_and_writable_if_any_but_reading() {
         let list = |entries: &[(i32, &str, &str)]| {
             let mut bytes = Vec::new();
             bytes.int(i32::try_from(entries.len()).expect("few"));
@@ -443,12 +464,14 @@ mod tests {
                 bytes.text(scheme);
                 bytes.text(id);
             }
-            decode_is_open(bytes.into())
+            decode_rights_of_all(bytes.into()).map(|rights| (rights.is_open(), rights.is_writable()))
         };
-        assert_eq!(list(&[(31, "digest", "u:hash"), (31, "world", "anyone")]), Ok(true));
-        assert_eq!(list(&[(31, "digest", "u:hash"), (1, "world", "anyone")]), Ok(false));
-        assert_eq!(list(&[]), Ok(false));
-        assert!(decode_is_open(Bytes::from_static(&[0, 0, 0, 9])).is_err());
+        assert_eq!(list(&[(31, "digest", "u:hash"), (31, "world", "anyone")]), Ok((true, true)));
+        assert_eq!(list(&[(31, "digest", "u:hash"), (1, "world", "anyone")]), Ok((false, false)));
+        assert_eq!(list(&[(3, "world", "anyone")]), Ok((false, true)));
+        assert_eq!(list(&[(16, "world", "anyone")]), Ok((false, true)));
+        assert_eq!(list(&[]), Ok((false, false)));
+        assert!(decode_rights_of_all(Bytes::from_static(&[0, 0, 0, 9])).is_err());
     }
 
     fn header(out: &mut Vec<u8>, opcode: i32, error: i32) {

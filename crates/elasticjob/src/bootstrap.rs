@@ -9,6 +9,7 @@ use elasticjob_core::machine::{ConfigCheck, Setup};
 use elasticjob_core::wire::{JobDocument, Overwrite};
 use tokio::sync::watch;
 
+use crate::commands::Permission;
 use crate::connection::Connection;
 use crate::contract::{BlockingJob, Context, DataflowJob, ItemExecutor, JobResult, SimpleJob};
 use crate::execute::{self, Blocking, Closure, Dataflow, Executor, Simple};
@@ -386,12 +387,27 @@ impl Starting {
             Ok(identity) => identity,
             Err(error) => return stopped(&state, StopReason::Refused(error.to_string())),
         };
+        let deciding = Permission::decide(
+            connection.commands(),
+            connection.registry(),
+            &job.description.document,
+            items.executes(),
+        );
+        let permission = tokio::select! {
+            permission = deciding => permission,
+            () = stopping.wait() => return stopped(&state, StopReason::Asked),
+            _ = closing.wait_for(Option::is_some) => return stopped(&state, StopReason::Asked),
+        };
         let class = match &job.code {
             Code::Executor(_) => name.clone(),
             Code::Type(type_name) => type_name.clone(),
         };
         let (checked, plugins) = (Arc::clone(&items), Arc::clone(connection.plugins()));
-        let check = ConfigCheck(Arc::new(move |config| execute::check(config, &*checked, &plugins)));
+        let check = ConfigCheck(Arc::new(move |config| {
+            let mut faults = execute::check(config, &*checked, &plugins);
+            faults.extend(permission.check(config));
+            faults
+        }));
         let executor = Executor::new(items, connection.shared(), &identity.id);
         let setup = Setup {
             document: job.description.document,

@@ -11,6 +11,7 @@ use elasticjob_registry::{Error as RegistryError, Link, Registry, RegistryUrl};
 use tokio::sync::{OnceCell, oneshot, watch};
 
 use crate::clock::{self, Clock};
+use crate::commands::Commands;
 use crate::error_handler::Dispatcher;
 use crate::execute;
 use crate::gather::Gathered;
@@ -48,6 +49,7 @@ struct Inner {
     registry: Arc<dyn Registry>,
     worker: Worker,
     shared: execute::RunContext,
+    commands: Commands,
     names: Names,
     /// The deadline of a shutdown.
     closing: watch::Sender<Option<Duration>>,
@@ -77,6 +79,7 @@ pub struct ConnectionBuilder {
     credentials: Option<String>,
     labels: Vec<(String, String)>,
     trace: Option<TraceSettings>,
+    commands: Commands,
     clock: Clock,
 }
 
@@ -95,6 +98,7 @@ impl ConnectionBuilder {
             credentials: None,
             labels: Vec::new(),
             trace: None,
+            commands: Commands::default(),
             clock: Clock::default(),
         }
     }
@@ -131,6 +135,12 @@ impl ConnectionBuilder {
         self
     }
 
+    /// Sets which commands and addresses of a stored configuration this process executes.
+    pub fn commands(mut self, commands: Commands) -> ConnectionBuilder {
+        self.commands = commands;
+        self
+    }
+
     pub(crate) fn clock(mut self, clock: Clock) -> ConnectionBuilder {
         self.clock = clock;
         self
@@ -155,7 +165,8 @@ impl ConnectionBuilder {
                 elasticjob_registry::open(url).await?
             }
         };
-        let connection = Connection::new(registry, self.plugins, &self.network, self.labels, self.clock)?;
+        let connection =
+            Connection::new(registry, self.plugins, &self.network, self.labels, self.commands, self.clock)?;
         if let Some(trace) = self.trace {
             connection.trace(Some(trace))?;
         }
@@ -181,6 +192,7 @@ impl Connection {
         plugins: Plugins,
         preference: &NetworkPreference,
         labels: Vec<(String, String)>,
+        commands: Commands,
         clock: Clock,
     ) -> Result<Connection, Error> {
         let server_ip = identity::server_ip(preference, registry.is_shared())?;
@@ -198,7 +210,7 @@ impl Connection {
             clock,
         };
         let (names, closing, identity) = (Names::default(), watch::Sender::new(None), OnceCell::new());
-        Ok(Connection(Arc::new(Inner { registry, worker, shared, names, closing, server_ip, identity })))
+        Ok(Connection(Arc::new(Inner { registry, worker, shared, commands, names, closing, server_ip, identity })))
     }
 
     /// Traces the runs of this process's jobs from now on. `None` ends the trace. A job whose stored configuration has a tracing
@@ -217,6 +229,11 @@ impl Connection {
     /// Returns the registry. Its requests are counted in the metrics of this connection.
     pub fn registry(&self) -> &Arc<dyn Registry> {
         &self.0.registry
+    }
+
+    /// Which commands of stored configurations are executed.
+    pub(crate) fn commands(&self) -> Commands {
+        self.0.commands
     }
 
     /// Returns the operations on the jobs of this registry.

@@ -163,6 +163,10 @@ impl Registry for Gathered {
         self.registry.describe()
     }
 
+    fn protects(&self, paths: Vec<String>) -> BoxFuture<'_, Result<bool, Error>> {
+        self.registry.protects(paths)
+    }
+
     fn is_shared(&self) -> bool {
         self.registry.is_shared()
     }

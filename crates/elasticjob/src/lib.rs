@@ -19,6 +19,7 @@
 mod bootstrap;
 mod built_in;
 mod clock;
+mod commands;
 mod committer;
 mod connection;
 mod contract;
@@ -49,6 +50,7 @@ mod worker;
 use std::time::Duration;
 
 pub use bootstrap::{Job, OneOffJob, ScheduleJob};
+pub use commands::Commands;
 pub use contract::{
     BlockingJob, Cancelled, Context, DataflowJob, ErrorHandler, Failure, JobError, JobResult, JobType, ListenedRun,
     Listener, Messenger, OnceListener, OnceTimeouts, Props, SimpleJob,

@@ -10,6 +10,7 @@ mod counts;
 mod crashes;
 mod damage;
 mod disk;
+mod doors;
 mod editing;
 mod explain;
 mod first_hour;

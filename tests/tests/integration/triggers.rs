@@ -24,6 +24,7 @@ impl Case {
     fn agent(&self, name: &str, seconds: &str, more: &str) -> Process {
         let text = format!(
             "elasticjob:
+  commands: registry
   regCenter: {{serverLists: '{}', namespace: triggers, sessionTimeoutMilliseconds: 4000}}
   jobs:
     once:

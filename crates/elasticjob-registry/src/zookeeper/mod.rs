@@ -73,6 +73,10 @@ impl Registry for Zookeeper {
         self.shared.is_alive(session)
     }
 
+    fn protects(&self, paths: Vec<String>) -> BoxFuture<'_, Result<bool, Error>> {
+        async move { request::protects(&self.shared, &paths).await }.boxed()
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         async move { self.shared.close().await }.boxed()
     }

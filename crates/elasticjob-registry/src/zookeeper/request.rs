@@ -132,10 +132,27 @@ async fn access(shared: &Shared, client: &Client, ops: &[Op]) -> Access {
     let created = ops.iter().find(|op| matches!(op, Op::Create { .. } | Op::Ensure(_)));
     let Some(created) = created.filter(|_| usual == Access::Creator && !is_agent) else { return usual };
     let top = created.path().trim_start_matches('/').split('/').next().unwrap_or_default();
-    match client.is_open(&shared.full(&format!("/{top}"))).await {
-        Ok(true) => Access::Anyone,
-        Ok(false) | Err(_) => usual,
+    match client.rights_of_all(&shared.full(&format!("/{top}"))).await {
+        Ok(rights) if rights.is_open() => Access::Anyone,
+        Ok(_) | Err(_) => usual,
     }
+}
+
+/// See [`crate::Registry::protects`].
+pub(super) async fn protects(shared: &Shared, paths: &[String]) -> Result<bool, Error> {
+    if shared.access() != Access::Creator {
+        return Ok(false);
+    }
+    let client = shared.current()?;
+    for path in paths {
+        match client.rights_of_all(&shared.full(path)).await {
+            Ok(rights) if rights.is_writable() => return Ok(false),
+            Ok(_) | Err(Failure::Refused(Code::NO_NODE)) => {}
+            Err(Failure::Refused(_)) => return Ok(false), // it is not known who can
+            Err(failure) => return Err(error(shared, path, &failure)),
+        }
+    }
+    Ok(true)
 }
 
 async fn commit_once(shared: &Shared, client: &Client, ops: &[Op]) -> Outcome {

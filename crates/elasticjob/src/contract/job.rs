@@ -154,6 +154,12 @@ pub trait JobType: Send + Sync + 'static {
         GRACE
     }
 
+    /// Returns the names of the properties whose value the type executes, as a command or an address: those of a stored configuration are
+    /// used as [`Commands`](crate::Commands) says. None by default.
+    fn executes(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Runs one item. A panic counts as a failure.
     ///
     /// # Errors
@@ -177,6 +183,11 @@ pub(crate) trait ItemExecutor: Send + Sync + 'static {
     fn grace(&self, config: &JobConfig) -> Duration {
         let _ = config;
         GRACE
+    }
+
+    /// As [`JobType::executes`].
+    fn executes(&self) -> Vec<&'static str> {
+        Vec::new()
     }
 
     /// Returns `false` for code on a thread of its own, which dropping the future does not end.
@@ -217,6 +228,10 @@ impl<J: JobType> ItemExecutor for Registered<J> {
 
     fn check(&self, config: &JobConfig) -> Vec<ConfigError> {
         self.0.check(config)
+    }
+
+    fn executes(&self) -> Vec<&'static str> {
+        self.0.executes()
     }
 
     fn grace(&self, config: &JobConfig) -> Duration {

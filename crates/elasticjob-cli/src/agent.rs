@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use elasticjob::agent::missing_programs;
+use elasticjob::agent::{missing_programs, withhold};
 use elasticjob::registry::{Connection, Error as RegistryError, Registry, embedded, zookeeper};
 use elasticjob::trace::{DataSource, TraceSettings};
 use elasticjob::{
@@ -38,6 +38,7 @@ const QUICK_START: &str = include_str!("quick-start.yaml");
 pub(crate) fn run(path: Option<&Path>, registry: Option<&str>, up: Option<Up>) -> Result<(), Failure> {
     let mut file = load(path)?;
     log_warnings(&file, path);
+    withhold_secrets(&file);
     let registry = registry.map(up::absolute_registry);
     let registry = registry.as_deref();
     // Relative paths of a file, those of its scripts too, begin at its folder.
@@ -145,6 +146,18 @@ pub(crate) fn print_warnings(file: &AgentFile, name: &str) {
 fn log_warnings(file: &AgentFile, path: Option<&Path>) {
     let name = path.map_or("the quick-start jobs".to_owned(), |path| path.display().to_string());
     file.warnings.iter().for_each(|warning| tracing::warn!("{name}:{warning}"));
+}
+
+/// Keeps scripts from inheriting the secrets that the file reads from the environment.
+fn withhold_secrets(file: &AgentFile) {
+    let names: Vec<&str> = file.secret_variables.iter().map(String::as_str).collect();
+    if !names.is_empty() {
+        tracing::info!(
+            "scripts do not inherit the environment variables from which the file reads secrets: {}; to pass one, name it in `elasticjob.script.environment`",
+            names.join(", ")
+        );
+    }
+    withhold(file.secret_variables.iter().cloned());
 }
 
 fn environment(variable: &str) -> Option<String> {
@@ -473,6 +486,7 @@ impl Agent<'_> {
             }
             Err(Failure::Unread) => return,
         };
+        withhold_secrets(&file);
         let tracing = file.tracing.or_else(|| self.default_trace.clone());
         let source = tracing.as_ref().map(|tracing| tracing.source.clone());
         if let Err(error) = self.connection.trace(tracing) {

@@ -5,7 +5,7 @@ pub(crate) mod advice;
 pub(crate) mod job;
 mod reader;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -34,6 +34,8 @@ pub(crate) struct AgentFile {
     pub(crate) tracing_at: Position,
     pub(crate) services: Services,
     pub(crate) warnings: Vec<Fault>,
+    /// The variables of the environment from which secrets of the agent were read.
+    pub(crate) secret_variables: BTreeSet<String>,
     /// The places of values that could not be read, of which the faults say why.
     pub(crate) unread: HashSet<Position>,
     /// Every fault of the text; jobs have further ones, which are found when they are checked.
@@ -233,7 +235,7 @@ pub(crate) fn parse(text: &str, env: &dyn Fn(&str) -> Option<String>) -> AgentFi
         let text = format!("key `{}` is already set in line {}", duplicate.key, duplicate.first.at.line);
         reader.fault(duplicate.at, text);
     }
-    reader.substitute(&mut root, env);
+    reader.substitute("", &mut root, env);
     let top = root.map().and_then(|m| m.iter().find(|e| squeeze(&e.key) == ROOT));
     reader.beside(root.map().unwrap_or_default(), top);
     match top {
@@ -256,6 +258,7 @@ pub(crate) fn parse(text: &str, env: &dyn Fn(&str) -> Option<String>) -> AgentFi
     file.warnings = reader.warnings;
     file.faults = reader.faults;
     file.unread = reader.unread;
+    file.secret_variables = reader.secret_variables;
     file
 }
 

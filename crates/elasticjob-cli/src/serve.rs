@@ -7,22 +7,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use elasticjob::DumpService;
+use elasticjob::agent::Places;
 use elasticjob::registry::Connection;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock;
 
-/// Maximum number of connections at one time; further ones are closed immediately.
+/// Maximum number of connections at one time; a further one takes the place of the oldest.
 const CONNECTIONS_MAX: usize = 64;
 /// From a connection to the end of its one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -136,7 +138,9 @@ async fn serve(listener: TcpListener, state: Arc<Shown>) {
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .with_state(state);
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let router = if is_local { router.layer(middleware::from_fn(local_names)) } else { router };
+    let mut places = Places::new(CONNECTIONS_MAX);
     // They end with this task.
     let mut connections = JoinSet::new();
     loop {
@@ -148,15 +152,33 @@ async fn serve(listener: TcpListener, state: Arc<Shown>) {
             clock::sleep(ACCEPT_RETRY).await;
             continue;
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
         let service = TowerToHyperService::new(router.clone());
-        connections.spawn(async move {
+        let task = connections.spawn(async move {
             let served = http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), service);
             if let Ok(Err(error)) = tokio::time::timeout(ANSWER_MAX, served).await {
                 tracing::debug!("failed to answer a request: {error}");
             }
-            drop(place);
         });
+        places.take(task);
+    }
+}
+
+/// A web page of another site can have its own name resolved to a loopback address, and would then read what only this host may read.
+async fn local_names(request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let is_local = name.is_empty()
+        || name.eq_ignore_ascii_case("localhost")
+        || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    match is_local {
+        true => next.run(request).await,
+        false => {
+            (StatusCode::MISDIRECTED_REQUEST, "this service answers only under localhost and loopback addresses\n")
+                .into_response()
+        }
     }
 }
 

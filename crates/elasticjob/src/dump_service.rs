@@ -5,21 +5,21 @@
 //! line and time.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use elasticjob_core::job_state;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::clock;
 use crate::connection::Connection;
 use crate::operations::dump_text;
+use crate::places::Places;
 use crate::worker::Message;
 
-/// Maximum number of connections at one time; further ones are closed immediately.
+/// Maximum number of connections at one time; a further one takes the place of the oldest.
 const CONNECTIONS_MAX: usize = 16;
 /// The longest request; a job's name has at most 100 characters.
 const LINE_MAX: usize = 1_024;
@@ -68,20 +68,19 @@ impl Drop for DumpService {
 }
 
 async fn serve(listener: TcpListener, connection: Connection) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut places = Places::new(CONNECTIONS_MAX);
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             clock::sleep(ACCEPT_RETRY).await;
             continue;
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
         let connection = connection.clone();
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             if let Some(Err(error)) = clock::within(ANSWER_MAX, answer(stream, &connection)).await {
                 tracing::debug!("failed to answer a dump request: {error}");
             }
-            drop(place);
         });
+        places.take(task.abort_handle());
     }
 }
 

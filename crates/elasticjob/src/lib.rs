@@ -34,6 +34,7 @@ mod latch;
 mod listener;
 mod metrics;
 mod operations;
+mod places;
 mod plugins;
 mod printable;
 mod settings;
@@ -100,11 +101,12 @@ pub mod registry {
 #[doc(hidden)]
 pub mod agent {
     pub use crate::contract::props::PROPERTIES;
-    pub use crate::execute::{missing_programs, shell_warnings};
+    pub use crate::execute::{missing_programs, shell_warnings, withhold};
     pub use crate::identity::server_ip;
     #[cfg(feature = "rdb")]
     pub use crate::operations::stored_source;
     pub use crate::operations::{DUMP_ANSWER_MAX, dump_from};
+    pub use crate::places::Places;
     pub use crate::plugins::THREAD_POOLS;
     pub use crate::printable::printable;
 

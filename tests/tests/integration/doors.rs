@@ -238,3 +238,48 @@ fn the_socket_of_a_registry_serves_no_other_user_whatever_its_mode() {
     let list = output(&["job", "list"], folder.path());
     assert!(text(&list.stdout).contains("job"), "{}", text(&list.stderr));
 }
+
+#[test]
+fn a_script_does_not_inherit_the_secrets_of_its_agent_unless_the_job_passes_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let job = |name: &str, more: &str| {
+        format!(
+            "    {name}:\n      elasticJobType: SCRIPT\n      cron: '* * * * * ?'\n      shardingTotalCount: 1\n      props:\n        script.command.line: sh -c 'env > {name}.new; mv {name}.new {name}.env'\n{more}"
+        )
+    };
+    let passes = "        elasticjob.script.environment: DB_PASSWORD, ELASTICJOB_DIGEST\n";
+    let file = format!(
+        "elasticjob:\n  tracing:\n    dataSource:\n      url: sqlite://trace.db\n      password: ${{DB_PASSWORD}}\n  jobs:\n{}{}",
+        job("plain", "        other: ${REGION}\n"),
+        job("passes", passes)
+    );
+    std::fs::write(folder.path().join("jobs.yaml"), file).expect("a file");
+    let secrets = [
+        ("ELASTICJOB_DIGEST", "ops:one"),
+        ("ELASTICJOB_DATABASE_PASSWORD", "two"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=three"),
+        ("DB_PASSWORD", "four"),
+    ];
+    let mut command = command();
+    command.args(["agent", "jobs.yaml"]).current_dir(folder.path()).envs(secrets).env("REGION", "north");
+    let process = Process::start(command, &folder.path().join("log"));
+    let names = |job: &str| {
+        let path = folder.path().join(format!("{job}.env"));
+        let found = eventually(&format!("{job} ran"), PATIENCE, || std::fs::read_to_string(&path).ok());
+        let of = |line: &str| Some(line.split_once('=')?.0.to_owned());
+        found.lines().filter_map(of).collect::<std::collections::BTreeSet<_>>()
+    };
+    let (plain, passed) = (names("plain"), names("passes"));
+    for name in ["REGION", "PATH", "ELASTICJOB_JOB_NAME"] {
+        assert!(plain.contains(name), "{name}: {plain:?}");
+    }
+    for (name, _) in secrets {
+        let is_passed = matches!(name, "DB_PASSWORD" | "ELASTICJOB_DIGEST");
+        assert_eq!((plain.contains(name), passed.contains(name)), (false, is_passed), "{name}");
+    }
+    let said = "scripts do not inherit the environment variables from which the file reads secrets: DB_PASSWORD;";
+    assert!(process.log().contains(said), "{}", process.log());
+    for (_, secret) in secrets {
+        assert!(!process.log().contains(secret), "{secret}: {}", process.log());
+    }
+}

@@ -1,7 +1,9 @@
 //! The shapes of values, and what is said of a wrong one: place, key, value, expectation.
 
-use std::collections::{HashMap, HashSet};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use elasticjob_core::wire::is_secret;
 use elasticjob_core::wire::yaml::{self, Entry, Position, Typed, Yaml};
 
 use super::{DATA_SOURCE, Fault, JOB, REG_CENTER, SERVICE, TOP, TRACING};
@@ -15,6 +17,8 @@ pub(super) struct Reader {
     pub(super) named: Vec<(Position, &'static str, String)>,
     /// The places of values that could not be read, for example since a variable is not set: nothing else is said of them.
     pub(super) unread: HashSet<Position>,
+    /// The variables of the environment from which secrets of the agent were read.
+    pub(super) secret_variables: BTreeSet<String>,
 }
 
 impl Reader {
@@ -26,13 +30,22 @@ impl Reader {
         self.warnings.push(Fault { at, text: text.into() });
     }
 
-    /// Puts `${NAME}` and `${NAME:default}` in.
-    pub(super) fn substitute(&mut self, yaml: &mut Yaml, env: &dyn Fn(&str) -> Option<String>) {
+    /// Puts `${NAME}` and `${NAME:default}` into the value of a key, and notes the names if the value is a secret of the agent.
+    pub(super) fn substitute(&mut self, key: &str, yaml: &mut Yaml, env: &dyn Fn(&str) -> Option<String>) {
         let at = yaml.at;
         match &mut yaml.value {
             yaml::Value::Scalar { text, .. } => {
                 if text.contains("${") {
-                    match replace_variables(text, env) {
+                    let read = RefCell::new(Vec::new());
+                    let noted = |name: &str| {
+                        read.borrow_mut().push(name.to_owned());
+                        env(name)
+                    };
+                    let replaced = replace_variables(text, &noted);
+                    if is_secret_of_agent(key) {
+                        self.secret_variables.extend(read.into_inner());
+                    }
+                    match replaced {
                         Ok(replaced) => *text = replaced,
                         Err(reason) => {
                             self.fault(at, reason);
@@ -41,8 +54,10 @@ impl Reader {
                     }
                 }
             }
-            yaml::Value::List(items) => items.iter_mut().for_each(|i| self.substitute(i, env)),
-            yaml::Value::Map(entries) => entries.iter_mut().for_each(|e| self.substitute(&mut e.value, env)),
+            yaml::Value::List(items) => items.iter_mut().for_each(|i| self.substitute(key, i, env)),
+            yaml::Value::Map(entries) => {
+                entries.iter_mut().for_each(|e| self.substitute(&e.key, &mut e.value, env));
+            }
         }
     }
 
@@ -208,6 +223,11 @@ fn home(key: &str) -> Option<String> {
     let whole = |known: &&&str| known.strip_suffix(key).is_some_and(|prefix| prefix.ends_with('.'));
     let found = elasticjob::agent::PROPERTIES.iter().find(whole).filter(|_| key.contains('.'));
     found.map(|whole| format!("below `props` of a job, as `{whole}`"))
+}
+
+/// Credentials of the registry, of databases and of error handlers. The address of a database may have a password.
+fn is_secret_of_agent(key: &str) -> bool {
+    is_secret(key) || matches!(squeeze(key).as_str(), "digest" | "url" | "jdbcurl" | "username")
 }
 
 /// `$${` is a literal `${`.

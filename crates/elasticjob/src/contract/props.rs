@@ -32,6 +32,7 @@ pub const PROPERTIES: &[&str] = &[
     "elasticjob.run.log",
     "elasticjob.run.log.bytes",
     "elasticjob.run.timeout.milliseconds",
+    "elasticjob.script.environment",
     "elasticjob.script.grace.milliseconds",
     "elasticjob.script.output.lines",
     "elasticjob.script.quoting",

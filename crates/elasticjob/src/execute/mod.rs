@@ -21,7 +21,7 @@ use tracing::Instrument;
 
 pub(crate) use attempts::{DELAY, DELAY_MAX, RETRIES, TIMEOUT};
 pub(crate) use code::{Blocking, Closure, Dataflow, STREAMING, Simple};
-pub use script::{missing_programs, shell_warnings};
+pub use script::{missing_programs, shell_warnings, withhold};
 
 use crate::clock;
 use crate::clock::Clock;

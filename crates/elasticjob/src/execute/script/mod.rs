@@ -3,6 +3,7 @@
 
 mod advice;
 mod command_line;
+mod inherited;
 mod output;
 mod process;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 use elasticjob_core::config::{ConfigError, JobConfig};
 
 pub use advice::{missing_programs, shell_warnings};
+pub use inherited::withhold;
 pub(crate) use process::Script as Command;
 
 use crate::contract::{Context, JobResult, JobType, Props};
@@ -25,6 +27,8 @@ const COMMAND_LINE: &str = "props.script.command.line";
 const QUOTING: &str = "props.elasticjob.script.quoting";
 /// Between SIGTERM and SIGKILL, when a script is stopped.
 const GRACE: &str = "props.elasticjob.script.grace.milliseconds";
+/// Variables of the environment that a script inherits although they have secrets.
+const ENVIRONMENT: &str = "props.elasticjob.script.environment";
 /// Lines of a run's output that go to the log.
 const LINES: &str = "props.elasticjob.script.output.lines";
 
@@ -38,6 +42,7 @@ const KILL_MAX: Duration = Duration::from_secs(1);
 /// | `script.command.line` | required | the command; no shell, no variables |
 /// | `elasticjob.script.quoting` | none | `java`: words with spaces reach the program in literal quotes, as with Java |
 /// | `elasticjob.script.grace.milliseconds` | 2000 | between SIGTERM and SIGKILL; at most 10000 |
+/// | `elasticjob.script.environment` | none | names of variables that the script inherits although the agent read secrets from them |
 /// | `elasticjob.script.output.lines` | 1000 | lines of each output stream of an item that go to the log: the first ones and the last 100, each of 4096 bytes at most |
 #[derive(Debug, Default)]
 pub(crate) struct Script;
@@ -47,6 +52,7 @@ struct Settings {
     words: Vec<String>,
     grace: Duration,
     lines: u64,
+    passed: Vec<String>,
 }
 
 impl Settings {
@@ -65,7 +71,13 @@ impl Settings {
             props.fault(command, format!("expected a command: {reason}"));
         }
         let grace = props.millis(GRACE, 0..=10_000, 2_000);
-        Settings { words: words.unwrap_or_default(), grace, lines: props.number(LINES, 0..=1_000_000, 1_000) }
+        let passed = props.given(ENVIRONMENT).unwrap_or_default().split(',').map(|name| name.trim().to_owned());
+        let passed: Vec<String> = passed.filter(|name| !name.is_empty()).collect();
+        if passed.iter().any(|name| name.contains(['=', '\0'])) {
+            props.fault(ENVIRONMENT, "expected names of environment variables, separated by commas".into());
+        }
+        let lines = props.number(LINES, 0..=1_000_000, 1_000);
+        Settings { words: words.unwrap_or_default(), grace, lines, passed }
     }
 }
 
@@ -78,6 +90,7 @@ pub(crate) fn command(props: &mut Props<'_>, key: &'static str) -> Command {
         environment: Vec::new(),
         grace: settings.grace,
         lines: settings.lines,
+        passed: settings.passed,
         log: None,
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 use crate::clock;
 use crate::contract::{Cancelled, JobError, JobResult, RunLines};
 
+use super::inherited;
 use super::output::{LastLines, Output, Stream};
 
 /// A grandchild that goes on may hold the pipe open for ever: the run is over all the same, this long after its end.
@@ -34,6 +35,8 @@ pub(crate) struct Script {
     pub(crate) grace: Duration,
     /// Lines of output that go to the log.
     pub(crate) lines: u64,
+    /// Variables that are inherited although they have secrets.
+    pub(crate) passed: Vec<String>,
     /// The log of the run, which takes all lines.
     pub(crate) log: Option<Arc<dyn RunLines>>,
 }
@@ -76,6 +79,9 @@ impl Script {
             command.arg(&self.last_argument);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        for name in inherited::withheld(&self.passed) {
+            command.env_remove(name);
+        }
         command.envs(self.environment.iter().map(|(key, value)| (key, value))).env(MARK, mark);
         command.process_group(0);
         command.spawn().map_err(|error| {

@@ -32,9 +32,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send(404, "")
         elif path == "/forged":
             self.send(500, "oops\nINFO a forged line\x1b[2J\x00")
-        elif path in ("/moved", "/moved-to-tls", "/moved-for-ever"):
+        elif path in ("/moved", "/moved-to-tls", "/moved-for-ever", "/moved-elsewhere"):
             self.send_response(307)
-            locations = {"/moved": "/ok", "/moved-to-tls": "https://localhost/", "/moved-for-ever": path}
+            locations = {"/moved": "/ok", "/moved-to-tls": "https://localhost/", "/moved-for-ever": path,
+                         "/moved-elsewhere": f"http://127.0.0.1:{self.server.server_port}/stolen?token=in-a-query"}
             self.send_header("Location", locations[path])
             self.send_header("Content-Length", "0")
             self.end_headers()

@@ -128,12 +128,23 @@ pub(crate) fn beginning(text: &str) -> String {
 
 const CELL_CHARS_MAX: usize = 200;
 
+/// A cell that is not too long for a terminal: others wrote it into the registry.
+fn cut(cell: &str) -> std::borrow::Cow<'_, str> {
+    match cell.char_indices().nth(TABLE_CHARS_MAX) {
+        Some((end, _)) => format!("{}… ({} bytes)", &cell[..end], cell.len()).into(),
+        None => cell.into(),
+    }
+}
+
+/// Characters of a cell of a table.
+const TABLE_CHARS_MAX: usize = 2_000;
+
 /// Rows under headings, no wider than the terminal: long cells are wrapped.
 pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(headings);
     for row in rows {
-        table.add_row(row.iter().map(|cell| printable(cell)));
+        table.add_row(row.iter().map(|cell| printable(&cut(cell))));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
@@ -210,6 +221,8 @@ mod tests {
     fn a_long_text_is_cut_in_a_cell() {
         assert_eq!(beginning("ä"), "ä");
         assert_eq!(beginning(&"ä".repeat(201)), format!("{}… (402 bytes)", "ä".repeat(200)));
+        assert_eq!(cut(&"ä".repeat(2_000)), "ä".repeat(2_000));
+        assert_eq!(cut(&"ä".repeat(100_000)), format!("{}… (200000 bytes)", "ä".repeat(2_000)));
     }
 
     #[test]

@@ -67,9 +67,11 @@ impl Clients {
         if let Some(client) = self.0.lock().get(connecting) {
             return Ok(client.clone());
         }
-        let same_scheme = redirect::Policy::custom(|attempt| {
-            let before = attempt.previous().last().map(|url| url.scheme().to_owned());
-            if attempt.previous().len() > REDIRECTS_MAX || before.is_some_and(|b| b != attempt.url().scheme()) {
+        // The headers and the body of a request are for the host that the address names.
+        let same_origin = redirect::Policy::custom(|attempt| {
+            let before = attempt.previous().last().map(Url::origin);
+            if attempt.previous().len() > REDIRECTS_MAX || before.is_some_and(|before| before != attempt.url().origin())
+            {
                 attempt.stop()
             } else {
                 attempt.follow()
@@ -78,7 +80,8 @@ impl Clients {
         let mut builder = Client::builder()
             .connect_timeout(connecting.connect_timeout)
             .read_timeout(connecting.read_timeout)
-            .redirect(same_scheme)
+            .redirect(same_origin)
+            .referer(false)
             .user_agent(concat!("elasticjob/", env!("CARGO_PKG_VERSION")));
         if let Some(file) = &connecting.ca_file {
             builder = builder.tls_certs_merge(certificates(file)?);
@@ -130,6 +133,17 @@ pub(crate) fn start_of(body: &str) -> String {
         None if body.is_empty() => "no body".to_owned(),
         None => body,
     }
+}
+
+/// An address for messages: without user, password and query, which may be secret.
+pub(crate) fn shown(url: &Url) -> String {
+    let mut shown = url.clone();
+    // Fails for addresses without a host, which have no user either.
+    let _ = shown.set_username("");
+    let _ = shown.set_password(None);
+    shown.set_query(None);
+    shown.set_fragment(None);
+    printable(shown.as_str())
 }
 
 /// The address of that property.

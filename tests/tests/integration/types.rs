@@ -217,8 +217,18 @@ fn answers_of_400_and_above_silence_and_gigabytes_are_failures_that_are_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::web(Speech::Plain);
     let mut jobs = String::from("elasticjob:\n  jobs:\n");
-    for path in ["ok", "fail", "fail-empty", "moved", "moved-to-tls", "moved-for-ever", "forged", "silent", "gigabyte"]
-    {
+    for path in [
+        "ok",
+        "fail",
+        "fail-empty",
+        "moved",
+        "moved-to-tls",
+        "moved-for-ever",
+        "moved-elsewhere",
+        "forged",
+        "silent",
+        "gigabyte",
+    ] {
         let job = Job::new("HTTP", 1)
             .prop("http.uri", format!("http://localhost:{}/{path}", server.port()))
             .prop("http.method", "GET")
@@ -227,7 +237,7 @@ fn answers_of_400_and_above_silence_and_gigabytes_are_failures_that_are_told() {
     }
     jobs.push_str(
         "    refused:\n      elasticJobType: HTTP\n      cron: '* * * * * ?'\n      shardingTotalCount: 1\n      props:\n        \
-         http.uri: http://localhost:1/\n        http.method: GET\n",
+         http.uri: http://user:in-the-address@localhost:1/?token=in-a-query\n        http.method: GET\n",
     );
     let agent = start_agent(folder.path(), &jobs);
     let told = |job: &str, text: &str| {
@@ -237,10 +247,11 @@ fn answers_of_400_and_above_silence_and_gigabytes_are_failures_that_are_told() {
         ("fail", "item failed: status 503 Service Unavailable: out of order: xxx"),
         ("fail-empty", "item failed: status 404 Not Found: no body"),
         ("moved-to-tls", "the redirect to https://localhost/ is not followed"),
-        ("moved-for-ever", "the redirect to /moved-for-ever is not followed"),
+        ("moved-for-ever", "/moved-for-ever is not followed"),
+        ("moved-elsewhere", "/stolen is not followed: a redirect is followed only to the same scheme, host and port"),
         ("forged", "status 500 Internal Server Error: oops\\nINFO a forged line\\u{1b}[2J\\u{0}"),
         ("silent", "timed out"),
-        ("refused", "refused"),
+        ("refused", "item failed: GET http://localhost:1/: "),
     ] {
         eventually(&format!("{job}: {text}"), PATIENCE, || told(job, text).then_some(()));
     }
@@ -254,6 +265,13 @@ fn answers_of_400_and_above_silence_and_gigabytes_are_failures_that_are_told() {
         })
     });
     assert!(agent.log().contains("is longer than 65536 bytes; ignoring the rest"));
+    assert!(
+        server.asked().iter().all(|request| request["path"] != "/stolen"),
+        "the context is for the first host only"
+    );
+    for secret in ["in-the-address", "in-a-query"] {
+        assert!(!agent.log().contains(secret), "{secret}");
+    }
     let context = |r: &&serde_json::Value| r["headers"]["shardingcontext"].is_string();
     eventually("the redirect is followed", PATIENCE, || {
         let asked = server.asked();

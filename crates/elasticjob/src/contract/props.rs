@@ -16,6 +16,7 @@ pub const PROPERTIES: &[&str] = &[
     "dingtalk.webhook",
     "elasticjob.cron.repeated.hour",
     "elasticjob.email.ca.file",
+    "elasticjob.email.plain.password",
     "elasticjob.email.starttls",
     "elasticjob.error.handler.interval.seconds",
     "elasticjob.http.ca.file",

@@ -26,6 +26,8 @@ const TRUST: &str = "props.email.ssl.trust";
 const DEBUG: &str = "props.email.debug";
 /// Without `email.useSsl`: begins without TLS, and switches to TLS before anything is sent.
 const STARTTLS: &str = "props.elasticjob.email.starttls";
+/// Permits to send the password without TLS.
+const PLAIN_PASSWORD: &str = "props.elasticjob.email.plain.password";
 /// A file with a certificate (PEM) that is trusted beside the system's.
 const CA_FILE: &str = "props.elasticjob.email.ca.file";
 
@@ -84,6 +86,14 @@ impl Settings {
             (false, true) => Encryption::StartTls,
             (false, false) => Encryption::None,
         };
+        let is_local =
+            host.eq_ignore_ascii_case("localhost") || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        let is_exposed = encryption == Encryption::None && !password.is_empty() && !is_local;
+        if is_exposed && !props.flag(PLAIN_PASSWORD, false) {
+            let text = "the password would be sent without encryption; set it to true, or `elasticjob.email.starttls` to true; \
+                        `elasticjob.email.plain.password: true` permits it";
+            props.fault(USE_SSL, text.into());
+        }
         let trusted = |name: &str| name == "*" || name.eq_ignore_ascii_case(&host);
         let check_certificate = !props.text(TRUST).unwrap_or_default().split([',', ' ']).any(trusted);
         let ca_file = props.text(CA_FILE).map(str::to_owned);
@@ -184,5 +194,46 @@ impl Messenger for Email {
             tracing::info!(job = config.name, mail_server = format_args!("{host}:{port}"), from, to, "sending mail");
         }
         settings.transport()?.send(message).await.map(drop).map_err(|e| error_text(&e).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elasticjob_core::wire::JobDocument;
+
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_sent_without_encryption_to_another_host_unless_the_job_permits_it() {
+        for (host, ssl, starttls, permitted, password, refused) in [
+            ("mail.example", "true", "false", "false", "p", false),
+            ("mail.example", "false", "true", "false", "p", false),
+            ("mail.example", "false", "false", "false", "p", true),
+            ("mail.example", "false", "false", "true", "p", false),
+            ("mail.example", "false", "false", "false", "", false),
+            ("127.0.0.1", "false", "false", "false", "p", false),
+            ("localhost", "false", "false", "false", "p", false),
+        ] {
+            let mut document = JobDocument::new("a", 1);
+            for (key, value) in [
+                ("email.host", host),
+                ("email.port", "25"),
+                ("email.username", "u"),
+                ("email.password", password),
+                ("email.from", "a@b.example"),
+                ("email.to", "c@d.example"),
+                ("email.useSsl", ssl),
+                ("elasticjob.email.starttls", starttls),
+                ("elasticjob.email.plain.password", permitted),
+            ] {
+                document.props.insert(key.into(), value.into());
+            }
+            let config = JobConfig::check(&document, &crate::clock::zone).expect("right");
+            let faults = Email.check(&config);
+            assert_eq!(faults.len(), usize::from(refused), "{host} {ssl} {starttls} {permitted}: {faults:?}");
+            if refused {
+                assert!(faults[0].to_string().contains("the password would be sent without encryption"), "{faults:?}");
+            }
+        }
     }
 }

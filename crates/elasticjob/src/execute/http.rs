@@ -5,7 +5,6 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{Method, Url};
 
 use crate::contract::{Context, JobResult, JobType, Props, error_text};
-use crate::printable::printable;
 use crate::web::{self, Clients, Connecting};
 
 const URI: &str = "props.http.uri";
@@ -95,6 +94,7 @@ impl Http {
         // DEL is the one character that the JSON has as it is and that no header may have.
         let json = context.json().replace('\u{7f}', "\\u007f");
         let url = settings.url.ok_or("the property `http.uri` is missing or invalid")?;
+        let shown = web::shown(&url);
         let mut request = client
             .request(settings.method.clone(), url)
             .header("shardingContext", HeaderValue::from_bytes(json.as_bytes())?)
@@ -109,13 +109,14 @@ impl Http {
             request = request.body(data);
         }
         let response = request.send().await.map_err(|e| {
-            let text = error_text(&e);
-            match text.contains("InvalidContentType") {
-                true => format!("{text}; the server does not speak TLS: is this an http:// address?"),
-                false => text,
-            }
+            let text = error_text(&e.without_url());
+            let advice = match text.contains("InvalidContentType") {
+                true => "; the server does not speak TLS: is this an http:// address?",
+                false => "",
+            };
+            format!("{} {shown}: {text}{advice}", settings.method)
         })?;
-        let status = response.status();
+        let (status, landed) = (response.status(), response.url().clone());
         context.log(format!("{} answered with status {status}", settings.method));
         let location = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
         let body = web::body(response, &settings.connecting, context.job_name(), Some(context.item())).await;
@@ -125,9 +126,10 @@ impl Http {
             return Err(format!("status {status}: {start}").into());
         }
         if let Some(to) = location.filter(|_| status.is_redirection()) {
-            let text =
-                "is not followed: a redirect is followed only within the same scheme, and at most 20 times in a row";
-            return Err(format!("status {status}: the redirect to {} {text}", printable(&to)).into());
+            // Relative to where the last redirect led.
+            let to = landed.join(&to).map_or_else(|_| "an invalid address".to_owned(), |to| web::shown(&to));
+            let text = "is not followed: a redirect is followed only to the same scheme, host and port, and at most 20 times in a row";
+            return Err(format!("status {status}: the redirect to {to} {text}").into());
         }
         let body = body?;
         let (job, item, status) = (context.job_name(), context.item(), status.as_u16());

@@ -12,7 +12,7 @@ use clap_complete::Shell;
 pub(crate) struct Args {
     /// Registry: zookeeper://h1:2181,h2:2181/namespace or embedded:PATH [default: `regCenter` of FILE, or embedded:elasticjob.db].
     /// ZooKeeper credentials come from ELASTICJOB_DIGEST, as user:password
-    #[arg(long, global = true, env = "ELASTICJOB_REGISTRY", value_name = "URL")]
+    #[arg(long, global = true, env = "ELASTICJOB_REGISTRY", hide_env_values = true, value_name = "URL")]
     pub(crate) registry: Option<String>,
     /// Format of data on standard output
     #[arg(long, global = true, value_enum, default_value_t = Output::Table)]

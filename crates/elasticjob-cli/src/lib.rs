@@ -45,6 +45,11 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 pub fn main() -> ExitCode {
     let args = Args::from_arg_matches(&Args::described().get_matches()).unwrap_or_else(|error| error.exit());
     keep_damage_quiet();
+    if std::env::args().any(|argument| argument.contains("zookeeper://") && argument.contains("digest=")) {
+        output::tell(
+            "elasticjob: warning: other users of this host can read the digest in the command line; set ELASTICJOB_DIGEST instead",
+        );
+    }
     let is_service = matches!(args.command, Command::Up { .. } | Command::Agent { .. } | Command::Console { .. });
     let _log = log::start(args.log_format, args.verbose, is_service);
     match run(args) {

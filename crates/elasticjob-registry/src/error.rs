@@ -65,7 +65,7 @@ pub enum Error {
         reason: String,
     },
     /// The address of a registry is wrong.
-    #[error("registry address `{address}`: {expected}")]
+    #[error("registry address `{}`: {expected}", elasticjob_core::wire::masked(address))]
     Address {
         /// The address.
         address: String,

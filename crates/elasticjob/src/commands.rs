@@ -69,10 +69,22 @@ impl Permission {
         own: &JobDocument,
         more: Vec<&'static str>,
     ) -> Permission {
+        let protected = match commands {
+            Commands::Authenticated => is_protected(registry, &own.job_name).await,
+            Commands::Registry | Commands::File => true,
+        };
+        if !protected && matches!(registry.protects(Vec::new()).await, Ok(true)) {
+            let job = own.job_name.as_str();
+            tracing::warn!(
+                job,
+                "every client can write the nodes of this job although a digest is configured, because they were created without it; to protect \
+                 them, run `addauth digest USER:PASSWORD` and `setAcl -R /NAMESPACE/{job} auth::cdrwa` in ZooKeeper's zkCli.sh"
+            );
+        }
         let refusal = match commands {
             Commands::Registry => None,
             Commands::File => Some("`commands: file` permits only the commands of the file"),
-            Commands::Authenticated if is_protected(registry, &own.job_name).await => None,
+            Commands::Authenticated if protected => None,
             Commands::Authenticated => Some(
                 "every client can write this job in the registry; store the file with `elasticjob job apply FILE`, protect the job with a \
                  digest, or permit commands of the registry with `commands: registry` in the file",

@@ -153,6 +153,8 @@ fn a_digest_does_not_protect_a_job_whose_nodes_are_open() {
     let process = agent(&cluster.file("agent.yaml", "own", "", ""), &cluster.path("second"));
     std::fs::remove_file(cluster.path("own")).expect("it ran");
     cluster.ran("own");
+    let warned = "every client can write the nodes of this job although a digest is configured";
+    eventually("it is reported at the start", PATIENCE, || process.log().contains(warned).then_some(()));
     cluster.digest = None;
     assert!(cluster.store(&cluster.file("evil.yaml", "evil", "", ""), None).status.success());
     let refused = "every client can write this job in the registry";
@@ -282,4 +284,24 @@ fn a_script_does_not_inherit_the_secrets_of_its_agent_unless_the_job_passes_them
     for (_, secret) in secrets {
         assert!(!process.log().contains(secret), "{secret}: {}", process.log());
     }
+}
+
+#[test]
+fn neither_the_help_nor_a_wrong_address_shows_a_digest_and_one_in_the_command_line_is_warned_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |arguments: &[&str], address: &str| {
+        let mut command = command();
+        command.args(arguments).current_dir(folder.path()).env("ELASTICJOB_REGISTRY", address);
+        let found = command.output().expect("the binary runs");
+        text(&found.stdout) + &text(&found.stderr)
+    };
+    let address = "zookeeper://h:1/ns?digest=ops:sesame&unknown=1";
+    let help = run(&["job", "list", "--help"], address);
+    assert!(help.contains("ELASTICJOB_REGISTRY") && !help.contains("sesame"), "{help}");
+    let wrong = run(&["job", "list"], address);
+    assert!(wrong.contains("unknown setting `unknown`") && !wrong.contains("sesame"), "{wrong}");
+    let warning = "other users of this host can read the digest in the command line; set ELASTICJOB_DIGEST instead";
+    assert!(!wrong.contains(warning), "{wrong}");
+    let warned = run(&["--registry", address, "job", "list"], "");
+    assert!(warned.contains(warning) && !warned.contains("sesame"), "{warned}");
 }

@@ -90,7 +90,7 @@ fn next_secret(text: &str) -> Option<std::ops::Range<usize>> {
 /// Names of parts of a value that are secret, besides those of [`is_secret`].
 fn is_secret_word(name: &str) -> bool {
     let name = name.to_lowercase();
-    ["pwd", "passwd", "passphrase", "apikey", "api_key", "api-key", "authorization"].contains(&name.as_str())
+    ["digest", "pwd", "passwd", "passphrase", "apikey", "api_key", "api-key", "authorization"].contains(&name.as_str())
 }
 
 impl Difference {

@@ -77,6 +77,22 @@ impl Address {
         let in_url = Some(url.username()).filter(|u| !u.is_empty()).map(decoded);
         let user = source.username.clone().or(in_url).or_else(|| asked("user"));
         let password = source.password.clone().or_else(|| url.password().map(decoded)).or_else(|| asked("password"));
+        let known = if dialect == Dialect::Postgres { POSTGRES_TLS } else { MYSQL_TLS };
+        let about_tls = |key: &str| {
+            let key = key.to_ascii_lowercase();
+            ["ssl", "tls", "trust", "usessl", "requiressl", "verifyserver", "serverssl"]
+                .iter()
+                .any(|word| key.starts_with(word))
+        };
+        if let Some((key, _)) =
+            query.iter().find(|(key, _)| about_tls(key) && !known.iter().any(|known| known.eq_ignore_ascii_case(key)))
+        {
+            // A word that is ignored could leave a connection less secure than its author thinks.
+            return Err(format!(
+                "the parameter `{key}` is not supported; of those for TLS, expected {}",
+                known.join(", ")
+            ));
+        }
         let login = (user, password);
         let name = decoded(name);
         let port = url.port();
@@ -88,7 +104,7 @@ impl Address {
         };
         let options = match dialect {
             Dialect::Postgres => postgres(host, port, &name, login, &asked)?,
-            Dialect::Mysql | Dialect::Sqlite => mysql(host, port, &name, login, &asked)?,
+            Dialect::Mysql | Dialect::Sqlite => mysql(host, port, &name, login, scheme == "mariadb", &asked)?,
         };
         let port = port.map(|p| format!(":{p}")).unwrap_or_default();
         Ok(Address { options, zone, shown: format!("{scheme}://{host}{port}/{name}") })
@@ -171,6 +187,25 @@ impl Address {
     }
 }
 
+/// The parameters for TLS that are understood.
+const POSTGRES_TLS: &[&str] = &["ssl", "sslmode", "sslrootcert", "sslfactory"];
+const MYSQL_TLS: &[&str] = &[
+    "sslMode",
+    "ssl-mode",
+    "useSSL",
+    "requireSSL",
+    "verifyServerCertificate",
+    "trustServerCertificate",
+    "ssl-ca",
+    "serverSslCert",
+];
+
+/// Whether a flag of an address is off.
+#[allow(dead_code, reason = "not needed in a build without these drivers")]
+fn is_no(value: &str) -> bool {
+    value.eq_ignore_ascii_case("false")
+}
+
 /// A zone as Java writes it: `GMT+8` or an IANA name.
 fn zone(name: &str) -> Option<TimeZone> {
     match parse_zone(name).ok()? {
@@ -229,7 +264,16 @@ fn postgres(
     if let Some(password) = &password {
         options = options.password(password);
     }
-    if let Some(mode) = asked("sslmode") {
+    // The words of Java's driver, in which `ssl=true` checks the certificate and the host.
+    let does_not_check = asked("sslfactory").is_some_and(|class| class.ends_with(".NonValidatingFactory"));
+    let mode = match (asked("sslmode"), asked("ssl")) {
+        (Some(mode), _) => Some(mode),
+        (None, Some(ssl)) if is_no(&ssl) => Some("disable".to_owned()),
+        (None, Some(_)) if does_not_check => Some("require".to_owned()),
+        (None, Some(_)) => Some("verify-full".to_owned()),
+        (None, None) => None,
+    };
+    if let Some(mode) = mode {
         options = options.ssl_mode(mode.parse::<PgSslMode>().map_err(|e| e.to_string())?);
     }
     if let Some(file) = asked("sslrootcert") {
@@ -247,6 +291,7 @@ fn mysql(
     port: Option<u16>,
     name: &str,
     (user, password): Login,
+    is_mariadb: bool,
     asked: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Options, String> {
     // Java's driver writes the time as the host shows it: no zone of the session must turn it.
@@ -258,8 +303,18 @@ fn mysql(
     if let Some(password) = &password {
         options = options.password(password);
     }
-    let plain = asked("useSSL").is_some_and(|ssl| ssl.eq_ignore_ascii_case("false"));
-    let mode = asked("sslMode").or_else(|| asked("ssl-mode")).or_else(|| plain.then(|| "DISABLED".to_owned()));
+    // The words of the drivers of MySQL and MariaDB. Upper and lower case make no difference, so `useSSL` is `useSsl` too.
+    let is_set = |key: &str| asked(key).is_some_and(|value| !is_no(&value));
+    let old = match asked("useSSL") {
+        Some(ssl) if is_no(&ssl) => Some("DISABLED"),
+        _ if is_set("trustServerCertificate") => Some("REQUIRED"),
+        _ if is_set("verifyServerCertificate") => Some("VERIFY_CA"),
+        Some(_) if is_mariadb => Some("VERIFY_IDENTITY"),
+        Some(_) if is_set("requireSSL") => Some("REQUIRED"),
+        Some(_) => Some("PREFERRED"),
+        None => None,
+    };
+    let mode = asked("sslMode").or_else(|| asked("ssl-mode")).or_else(|| old.map(str::to_owned));
     if let Some(mode) = mode {
         // The words of MariaDB's driver beside those of MySQL's.
         let word = match mode.to_ascii_lowercase().as_str() {
@@ -283,7 +338,14 @@ fn postgres(_: &str, _: Option<u16>, _: &str, _: Login, _: &dyn Fn(&str) -> Opti
 }
 
 #[cfg(not(feature = "rdb-mysql"))]
-fn mysql(_: &str, _: Option<u16>, _: &str, _: Login, _: &dyn Fn(&str) -> Option<String>) -> Result<Options, String> {
+fn mysql(
+    _: &str,
+    _: Option<u16>,
+    _: &str,
+    _: Login,
+    _: bool,
+    _: &dyn Fn(&str) -> Option<String>,
+) -> Result<Options, String> {
     Err(without("rdb-mysql"))
 }
 
@@ -316,6 +378,49 @@ mod tests {
         assert_eq!(zone("jdbc:mysql://db/a?connectionTimeZone=LOCAL"), TimeZone::system());
         let Options::Postgres(options) = parse("postgres://u@db/trace").expect("an address").options else { panic!() };
         assert_eq!((options.get_username(), options.get_port(), options.get_database()), ("u", 5432, Some("trace")));
+    }
+
+    #[test]
+    fn the_words_of_java_s_drivers_for_tls_are_understood_and_unknown_ones_refused() {
+        for (parameters, mode) in [
+            ("", PgSslMode::Prefer),
+            ("?sslmode=require", PgSslMode::Require),
+            ("?ssl=true", PgSslMode::VerifyFull),
+            ("?ssl", PgSslMode::VerifyFull),
+            ("?ssl=false", PgSslMode::Disable),
+            ("?ssl=true&sslmode=verify-ca", PgSslMode::VerifyCa),
+            ("?ssl=true&sslfactory=org.postgresql.ssl.NonValidatingFactory", PgSslMode::Require),
+        ] {
+            let found = parse(&format!("jdbc:postgresql://db/a{parameters}")).expect("an address").options;
+            let Options::Postgres(options) = found else { panic!("{parameters}") };
+            assert_eq!(format!("{:?}", options.get_ssl_mode()), format!("{mode:?}"), "{parameters}");
+        }
+        for (url, mode) in [
+            ("mysql://db/a", MySqlSslMode::Preferred),
+            ("mysql://db/a?useSSL=false", MySqlSslMode::Disabled),
+            ("mysql://db/a?useSSL=true", MySqlSslMode::Preferred),
+            ("mysql://db/a?useSSL=true&requireSSL=true", MySqlSslMode::Required),
+            ("mysql://db/a?useSSL=true&verifyServerCertificate=true", MySqlSslMode::VerifyCa),
+            ("mysql://db/a?sslMode=VERIFY_IDENTITY", MySqlSslMode::VerifyIdentity),
+            ("mariadb://db/a?useSsl=true", MySqlSslMode::VerifyIdentity),
+            ("mariadb://db/a?useSsl=true&trustServerCertificate=true", MySqlSslMode::Required),
+            ("mariadb://db/a?sslMode=verify-full", MySqlSslMode::VerifyIdentity),
+        ] {
+            let Options::Mysql(options) = parse(url).expect("an address").options else { panic!("{url}") };
+            assert_eq!(format!("{:?}", options.get_ssl_mode()), format!("{mode:?}"), "{url}");
+        }
+        for (url, key) in [
+            ("postgres://db/a?sslcert=x.pem", "sslcert"),
+            ("postgres://db/a?sslMod=require", "sslMod"),
+            ("mysql://db/a?trustCertificateKeyStoreUrl=file:x", "trustCertificateKeyStoreUrl"),
+            ("mysql://db/a?sslmodes=x", "sslmodes"),
+        ] {
+            let refused = parse(url).expect_err("not supported");
+            assert!(
+                refused.starts_with(&format!("the parameter `{key}` is not supported; of those for TLS, expected ")),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

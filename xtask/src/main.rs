@@ -101,8 +101,19 @@ fn ci() -> anyhow::Result<()> {
 }
 
 /// The cargo features of the library. All of them together are checked with the workspace.
-const FEATURES: [&str; 10] =
-    ["", "zookeeper", "embedded", "rdb-sqlite", "rdb-postgres", "rdb-mysql", "http", "mail", "webhook", "otel"];
+const FEATURES: [&str; 11] = [
+    "",
+    "zookeeper",
+    "embedded",
+    "rdb-sqlite",
+    "rdb-postgres",
+    "rdb-mysql",
+    "http",
+    "mail",
+    "webhook",
+    "otel",
+    "run-log",
+];
 
 fn features() -> anyhow::Result<()> {
     for feature in FEATURES {

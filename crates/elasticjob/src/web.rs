@@ -136,6 +136,7 @@ pub(crate) fn start_of(body: &str) -> String {
 }
 
 /// An address for messages: without user, password and query, which may be secret.
+#[cfg(feature = "http")]
 pub(crate) fn shown(url: &Url) -> String {
     let mut shown = url.clone();
     // Fails for addresses without a host, which have no user either.

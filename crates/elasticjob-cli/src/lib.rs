@@ -43,7 +43,11 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 /// Runs the command of the process's arguments.
 pub fn main() -> ExitCode {
-    let args = Args::from_arg_matches(&Args::described().get_matches()).unwrap_or_else(|error| error.exit());
+    let matches = match Args::described().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return explain_arguments(&error),
+    };
+    let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     keep_damage_quiet();
     if std::env::args().any(|argument| argument.contains("zookeeper://") && argument.contains("digest=")) {
         output::tell(
@@ -65,6 +69,19 @@ pub fn main() -> ExitCode {
         Err(Failure::Faults(faults)) => {
             faults.lines().for_each(|line| output::tell(&line));
             ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints the help that was asked for, or what is wrong with the arguments.
+fn explain_arguments(error: &clap::Error) -> ExitCode {
+    match error.print() {
+        Ok(()) => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+        // The reader of a pipe has gone, as `head` does.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            output::tell(&format!("elasticjob: cannot write to standard output: {error}"));
+            ExitCode::from(1)
         }
     }
 }

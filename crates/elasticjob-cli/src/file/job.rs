@@ -119,7 +119,10 @@ impl Reader {
         for member in self.settings(entry) {
             match member.key.trim().parse::<u32>() {
                 Ok(item) => {
-                    if parameters.insert(item, self.text(&member)).is_some() {
+                    // As it is written: Java has no such mapping, so no number or flag of YAML is meant.
+                    let text = if member.value.is_null() { Some("") } else { member.value.raw() };
+                    let text = text.map(str::to_owned).unwrap_or_else(|| self.text(&member));
+                    if parameters.insert(item, text).is_some() {
                         self.fault(
                             member.at,
                             format!("key `{}` in `shardingItemParameters`: item {item} has two parameters", member.key),
@@ -180,8 +183,13 @@ impl Reader {
     fn props(&mut self, entry: &Entry, document: &mut JobDocument, places: &mut BTreeMap<String, Position>) {
         for prop in self.map(entry).to_vec() {
             let mut found = Vec::new();
-            flatten(&prop.key, &prop.value, &mut |key, text, at| found.push((key, text, at)));
-            for (key, text, at) in found {
+            flatten(&prop.key, &prop.value, &mut |key, value| {
+                let text = yaml::property_text(value).unwrap_or_default();
+                found.push((key, text, value.clone()));
+            });
+            for (key, text, value) in found {
+                self.reads_otherwise(&key, &value, &text, value.at);
+                let at = value.at;
                 if let Some(fault) = unknown_property(&key) {
                     self.fault(prop.at, fault);
                 } else if JOB.contains(&key.as_str()) {
@@ -219,12 +227,10 @@ pub(crate) fn unknown_property(key: &str) -> Option<String> {
 /// Letters in which a name of any prefix may differ from a known property to count as a typing error.
 const NEAR_PROPERTY: usize = 2;
 
-/// Nested mappings are joined with dots, members of lists numbered; null is an empty text.
-fn flatten(key: &str, value: &Yaml, put: &mut dyn FnMut(String, String, Position)) {
+/// Gives each value with its key: those of nested mappings are joined with dots, members of lists numbered.
+fn flatten(key: &str, value: &Yaml, put: &mut dyn FnMut(String, &Yaml)) {
     match &value.value {
-        yaml::Value::Scalar { .. } => {
-            put(key.to_owned(), yaml::property_text(value).unwrap_or_default(), value.at);
-        }
+        yaml::Value::Scalar { .. } => put(key.to_owned(), value),
         yaml::Value::List(items) => {
             items.iter().enumerate().for_each(|(index, item)| flatten(&format!("{key}.{index}"), item, put));
         }

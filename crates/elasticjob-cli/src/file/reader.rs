@@ -117,13 +117,29 @@ impl Reader {
 
     pub(super) fn text(&mut self, entry: &Entry) -> String {
         match yaml::property_text(&entry.value) {
-            Some(text) => text,
+            Some(text) => {
+                self.reads_otherwise(&entry.key, &entry.value, &text, entry.at);
+                text
+            }
             None if entry.value.is_null() => String::new(),
             None => {
                 self.wrong(entry, "a string");
                 String::new()
             }
         }
+    }
+
+    /// Warns if YAML reads a value as a number or a flag that has another text.
+    pub(super) fn reads_otherwise(&mut self, key: &str, value: &Yaml, text: &str, at: Position) {
+        let raw = value.raw().unwrap_or_default();
+        if text.eq_ignore_ascii_case(raw) || value.is_null() {
+            return;
+        }
+        let change = match is_secret_of_agent(key) {
+            true => "changes the value".to_owned(),
+            false => format!("reads `{raw}` as `{text}`"),
+        };
+        self.warn(at, format!("key `{key}`: YAML {change}; put it into quotes to keep it as it is written"));
     }
 
     pub(super) fn flag(&mut self, entry: &Entry) -> bool {

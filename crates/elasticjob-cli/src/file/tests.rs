@@ -482,7 +482,7 @@ fn a_job_says_which_configuration_wins_and_any_text_can_be_a_parameter() {
     let file = parse(&text, &no_environment).expect("valid");
     let job = &file.jobs[0];
     assert_eq!((job.overwrite, job.document.overwrite), (Overwrite::Changed, false));
-    assert_eq!(job.document.sharding_item_parameters.as_deref(), Some("1=plain,2=8"));
+    assert_eq!(job.document.sharding_item_parameters.as_deref(), Some("1=plain,2=010"));
     assert_eq!(job.document.props["elasticjob.sharding.item.parameter.0"], "a=b,c");
     let warnings: Vec<String> = file.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(warnings, ["3:5: job `a` has no `cron`: it runs only when it is triggered"]);
@@ -491,6 +491,30 @@ fn a_job_says_which_configuration_wins_and_any_text_can_be_a_parameter() {
         parse(text, &no_environment).expect("valid").warnings.iter().map(ToString::to_string).collect();
     let beside = "3:64: property `cron` has no effect, because the job itself has a key of this name; move it from `props` to the job";
     assert!(warnings.contains(&beside.to_owned()), "{warnings:?}");
+}
+
+#[test]
+fn a_value_that_yaml_reads_as_something_else_is_warned_of() {
+    for (lines, expected) in [
+        (
+            "jobParameter: NO",
+            Some("key `jobParameter`: YAML reads `NO` as `false`; put it into quotes to keep it as it is written"),
+        ),
+        ("props: {region: NO}", Some("key `region`: YAML reads `NO` as `false`; ")),
+        ("props: {x: 010}", Some("key `x`: YAML reads `010` as `8`; ")),
+        ("props: {email.password: 0123}", Some("key `email.password`: YAML changes the value; put it into quotes")),
+        ("props: {x: True, y: 10, z: '010', n: ~}", None),
+        ("shardingItemParameters: {0: NO, 1: 1.50, 2: ~}", None),
+    ] {
+        let text = format!("elasticjob:\n  jobs:\n    a: {{elasticJobType: SCRIPT, shardingTotalCount: 3, {lines}}}\n");
+        let warnings: Vec<String> =
+            parse(&text, &no_environment).expect("valid").warnings.iter().map(ToString::to_string).collect();
+        let found = warnings.iter().find(|warning| warning.contains("YAML "));
+        match expected {
+            Some(expected) => assert!(found.is_some_and(|found| found.contains(expected)), "{lines}: {warnings:?}"),
+            None => assert_eq!(found, None, "{lines}"),
+        }
+    }
 }
 
 /// Found by hostile inputs: a key of 300 KB took ten seconds to be compared with all known ones.

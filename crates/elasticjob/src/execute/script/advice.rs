@@ -17,13 +17,15 @@ const COMMANDS: [&str; 5] = [
     "props.elasticjob.listener.completed.command.line",
 ];
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "busybox"];
+/// Other programs whose first argument is a file that they execute.
+const INTERPRETERS: [&str; 5] = ["python3", "python", "perl", "ruby", "php"];
 
 /// Returns a fault for each command of the configuration whose program does not exist or is not executable on this host. Relative
 /// paths begin at `folder`; a name without `/` is looked for in `PATH`.
 pub fn missing_programs(config: &JobConfig, folder: &Path) -> Vec<ConfigError> {
     let found = commands(config).into_iter().filter_map(|(key, line, words)| {
         let program = words.first()?;
-        let expected = missing(program, folder)?;
+        let expected = missing(program, folder).or_else(|| missing_script(&words, folder))?;
         Some(ConfigError::new(key, line, expected))
     });
     found.collect()
@@ -137,6 +139,17 @@ fn missing(program: &str, folder: &Path) -> Option<String> {
     })
 }
 
+/// The file that an interpreter is to read, as in `sh run.sh`, if it does not exist. What follows an option is left alone.
+fn missing_script(words: &[String], folder: &Path) -> Option<String> {
+    let program = Path::new(words.first()?).file_name()?.to_str()?;
+    let script = words.get(1).filter(|word| !word.is_empty() && !word.starts_with(['-', '$']))?;
+    let path = folder.join(script);
+    let is_interpreter = SHELLS.contains(&program) || INTERPRETERS.contains(&program);
+    // `busybox` has its own commands.
+    let is_missing = is_interpreter && program != "busybox" && !path.exists();
+    is_missing.then(|| format!("{}, which `{program}` is to read, does not exist on this host", path.display()))
+}
+
 /// What is wrong with the first line of a script, `#!` and a program: the kernel would say that the script does not exist.
 fn missing_interpreter(script: &Path) -> Option<String> {
     let mut start = Vec::new();
@@ -210,6 +223,13 @@ mod tests {
             ("./plain.sh", Some(format!("is not executable; run: chmod +x {}", folder.join("plain.sh").display()))),
             ("/bin/", Some("is a folder".to_owned())),
             ("./good.sh", None),
+            ("sh good.sh", None),
+            (
+                "sh none.sh x",
+                Some(format!("{}, which `sh` is to read, does not exist", folder.join("none.sh").display())),
+            ),
+            ("/usr/bin/env none.sh", None),
+            ("sh $FILE", None),
             ("./env.sh", None),
             ("./gone.sh", Some("/opt/none/python, which runs ".to_owned())),
             ("./unknown.sh", Some("`no-such-program-of-ours`, which runs ".to_owned())),

@@ -49,7 +49,11 @@ pub fn main() -> ExitCode {
     };
     let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     keep_damage_quiet();
-    if std::env::args().any(|argument| argument.contains("zookeeper://") && argument.contains("digest=")) {
+    let has_digest = |argument: std::ffi::OsString| {
+        let argument = argument.to_string_lossy();
+        argument.contains("zookeeper://") && argument.contains("digest=")
+    };
+    if std::env::args_os().any(has_digest) {
         output::tell(
             "elasticjob: warning: other users of this host can read the digest in the command line; set ELASTICJOB_DIGEST instead",
         );

@@ -7,6 +7,8 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -14,10 +16,15 @@ use utoipa::ToSchema;
 
 use crate::clock;
 use crate::failure::Failure;
+use crate::fields::short;
 
 /// The file, and the one before it.
 const FILE: &str = "audit.jsonl";
 const BEFORE: &str = "audit.1.jsonl";
+const LOCK: &str = "audit.lock";
+/// Refusals that are recorded within a minute.
+const REFUSALS_MAX: u32 = 60;
+const MINUTE: Duration = Duration::from_secs(60);
 /// Bytes of a file. The one before is replaced when the file has as many.
 const BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Characters of a text.
@@ -68,7 +75,7 @@ pub(crate) struct Act {
 
 impl Act {
     pub(crate) fn login(user: &str, from: IpAddr) -> Act {
-        Act { user: crate::fields::short(user), from: from.to_string(), act: "log in".into(), centre: None }
+        Act { user: short(user), from: from.to_string(), act: "log in".into(), centre: None }
     }
 }
 
@@ -82,17 +89,50 @@ pub(crate) struct Audit {
     folder: PathBuf,
     /// One writer at a time. `true` if the last write failed.
     failed: Mutex<bool>,
+    refusals: Mutex<Refusals>,
+}
+
+/// The refusals of the current minute.
+#[derive(Debug)]
+struct Refusals {
+    since: Instant,
+    count: u32,
+}
+
+impl Refusals {
+    /// Whether one more is recorded.
+    fn take(&mut self) -> bool {
+        if self.since.elapsed() >= MINUTE {
+            *self = Refusals { since: clock::now(), count: 0 };
+        }
+        self.count += 1;
+        self.count <= REFUSALS_MAX
+    }
 }
 
 impl Audit {
     pub(crate) fn in_folder(folder: &Path) -> Audit {
-        Audit { folder: folder.to_owned(), failed: Mutex::new(false) }
+        Audit {
+            folder: folder.to_owned(),
+            failed: Mutex::new(false),
+            refusals: Mutex::new(Refusals { since: clock::now(), count: 0 }),
+        }
     }
 
-    /// Records an act.
-    pub(crate) fn record(&self, act: Act, result: Outcome, reason: Option<&str>, change: Option<String>) {
+    /// Records an act. Of refusals, at most 60 in a minute.
+    pub(crate) async fn record(
+        self: &Arc<Self>,
+        act: Act,
+        result: Outcome,
+        reason: Option<&str>,
+        change: Option<String>,
+    ) {
         let cut = |text: &str| text.chars().take(TEXT_MAX).collect::<String>();
         let Act { user, from, act, centre } = act;
+        let (act, centre) = (short(&act), centre.map(|centre| short(&centre)));
+        if result == Outcome::Refused && !self.refusals.lock().take() {
+            return; // a client that repeats a refused request must not push other entries out
+        }
         match result {
             Outcome::Done => tracing::info!(user, from, act, centre, "console: request"),
             Outcome::Failed => tracing::info!(user, from, act, centre, error = reason, "console: request failed"),
@@ -100,8 +140,13 @@ impl Audit {
         }
         let (reason, change) = (reason.map(cut), change.map(|change| cut(&change)));
         let entry = Entry { at: clock::millis(), user, from, act, centre, result, reason, change };
+        let audit = Arc::clone(self);
+        let _ = tokio::task::spawn_blocking(move || audit.write(&entry)).await; // it does not panic
+    }
+
+    fn write(&self, entry: &Entry) {
         let mut failed = self.failed.lock();
-        match (self.append(&entry), *failed) {
+        match (self.append(entry), *failed) {
             (Ok(()), _) => *failed = false,
             (Err(_), true) => {}
             (Err(error), false) => {
@@ -115,6 +160,10 @@ impl Audit {
     fn append(&self, entry: &Entry) -> io::Result<()> {
         std::fs::create_dir_all(&self.folder)?;
         let path = self.folder.join(FILE);
+        // Consoles that share the folder: only one replaces the full file.
+        let lock =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.folder.join(LOCK))?;
+        lock.lock()?;
         if path.metadata().is_ok_and(|file| file.len() > BYTES_MAX) {
             std::fs::rename(&path, self.folder.join(BEFORE))?;
         }
@@ -165,18 +214,18 @@ mod tests {
         Act { user: user.into(), from: "192.0.2.1".into(), act: act.into(), centre: None }
     }
 
-    #[test]
-    fn entries_are_read_with_the_latest_first_and_damaged_lines_are_left_out() {
+    #[tokio::test]
+    async fn entries_are_read_with_the_latest_first_and_damaged_lines_are_left_out() {
         let folder = tempfile::tempdir().expect("a folder");
-        let audit = Audit::in_folder(&folder.path().join("new"));
+        let audit = Arc::new(Audit::in_folder(&folder.path().join("new")));
         assert_eq!(audit.read(|_| true, 0, 10).expect("no file is no fault").1, 0);
-        audit.record(act("root", "POST /jobs/a/disable"), Outcome::Done, None, None);
+        audit.record(act("root", "POST /jobs/a/disable"), Outcome::Done, None, None).await;
         let path = folder.path().join("new").join(FILE);
         assert_eq!(path.metadata().expect("a file").permissions().mode() & 0o777, 0o600);
         let mut file = OpenOptions::new().append(true).open(&path).expect("a file");
         file.write_all(b"{\"at\": 3, \"us\n").expect("a line");
-        audit.record(act("guest", "DELETE /jobs/a"), Outcome::Refused, Some("may only read"), None);
-        audit.record(act("root", "PUT /jobs/a/config"), Outcome::Done, None, Some("cron: `a` → `b`".into()));
+        audit.record(act("guest", "DELETE /jobs/a"), Outcome::Refused, Some("may only read"), None).await;
+        audit.record(act("root", "PUT /jobs/a/config"), Outcome::Done, None, Some("cron: `a` → `b`".into())).await;
         let acts = |wanted: &dyn Fn(&Entry) -> bool, offset, limit| {
             let (entries, total) = audit.read(wanted, offset, limit).expect("entries");
             (entries.into_iter().map(|entry| entry.act).collect::<Vec<_>>(), total)
@@ -188,17 +237,30 @@ mod tests {
         assert_eq!(acts(&|entry| entry.result == Outcome::Refused, 0, 9), (all[1..2].to_vec(), 1));
     }
 
-    #[test]
-    fn a_full_file_is_kept_as_the_one_before() {
+    #[tokio::test]
+    async fn a_full_file_is_kept_as_the_one_before() {
         let folder = tempfile::tempdir().expect("a folder");
-        let audit = Audit::in_folder(folder.path());
-        audit.record(act("root", "first"), Outcome::Done, None, None);
+        let audit = Arc::new(Audit::in_folder(folder.path()));
+        audit.record(act("root", "first"), Outcome::Done, None, None).await;
         let path = folder.path().join(FILE);
         let file = OpenOptions::new().append(true).open(&path).expect("a file");
         file.set_len(BYTES_MAX + 1).expect("a size");
-        audit.record(act("root", "second"), Outcome::Done, None, None);
+        audit.record(act("root", "second"), Outcome::Done, None, None).await;
         assert!(path.metadata().expect("a file").len() < 1_000);
         let (entries, total) = audit.read(|_| true, 0, 10).expect("entries");
         assert_eq!((entries[0].act.as_str(), entries[1].act.as_str(), total), ("second", "first", 2));
+    }
+
+    #[tokio::test]
+    async fn refusals_push_no_other_entry_out() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let audit = Arc::new(Audit::in_folder(folder.path()));
+        for _ in 0..200 {
+            audit.record(act("guest", &"x".repeat(60_000)), Outcome::Refused, Some("may only read"), None).await;
+        }
+        audit.record(act("root", "POST /jobs/a/disable"), Outcome::Done, None, None).await;
+        let (entries, total) = audit.read(|_| true, 0, 100).expect("entries");
+        assert_eq!((total, entries[0].user.as_str()), (usize::try_from(REFUSALS_MAX).expect("few") + 1, "root"));
+        assert!(entries[1].act.chars().count() < 300, "{}", entries[1].act.len());
     }
 }

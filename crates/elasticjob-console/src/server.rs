@@ -51,7 +51,7 @@ pub(crate) struct State {
     pub(crate) stores: Stores,
     pub(crate) pictures: Pictures,
     pub(crate) runs: v1::RunCache,
-    pub(crate) audit: Audit,
+    pub(crate) audit: Arc<Audit>,
 }
 
 impl State {
@@ -119,7 +119,7 @@ impl Console {
             centres,
             pictures: Pictures::default(),
             runs: v1::RunCache::default(),
-            audit: Audit::in_folder(&settings.folder),
+            audit: Arc::new(Audit::in_folder(&settings.folder)),
             stores: Stores::new(file, settings.drivers.clone(), settings.default_store.clone(), settings.own.clone()),
             settings,
         });

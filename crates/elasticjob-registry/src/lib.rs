@@ -84,16 +84,14 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
         matches!(&*self.link().borrow(), Link::Up { session: current, .. } if *current == session)
     }
 
-    /// Returns `true` if only authenticated clients can write these nodes and their children, and this connection has authenticated
-    /// itself. A node that does not exist counts as one that this connection would create. Registries that serve one user are always
-    /// protected.
+    /// Returns who can write these nodes and what is directly below them. The default is that every client can.
     ///
     /// # Errors
     ///
     /// The registry cannot be reached.
-    fn protects(&self, paths: Vec<String>) -> BoxFuture<'_, Result<bool, Error>> {
+    fn protects(&self, paths: Vec<String>) -> BoxFuture<'_, Result<Protection, Error>> {
         let _ = paths;
-        Box::pin(std::future::ready(Ok(true)))
+        Box::pin(std::future::ready(Ok(Protection::None)))
     }
 
     /// Ends the session and the connection.
@@ -111,6 +109,19 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
     fn is_shared(&self) -> bool {
         true
     }
+}
+
+/// Who can write nodes of a registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// Only the user of this connection.
+    Whole,
+    /// Nodes are missing; the others can be written only by the user of this connection.
+    Absent,
+    /// Other clients too, although this connection has authenticated itself.
+    Open,
+    /// Every client: this connection has not authenticated itself.
+    None,
 }
 
 /// How a commit ended.

@@ -116,7 +116,8 @@ fn decoded(value: &str) -> String {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
     while let Some((first, after)) = rest.split_first() {
-        let code = after.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        let code = after.get(..2).filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
+        let code = code.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
         match (first, code) {
             (b'%', Some(byte)) => {
                 bytes.push(byte);
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_digest_can_have_any_character() {
-        for digest in ["u:p&x=1", "u:100%", "u:%41", "u:a=b?c/d", "ü:ö%ü&", "u:%%2"] {
+        for digest in ["u:p&x=1", "u:100%", "u:%41", "u:a=b?c/d", "ü:ö%ü&", "u:%%2", "u:%+f"] {
             let address = format!("zookeeper://h:1/ns?digest={}&maxRetries=1", encoded(digest));
             let Ok(RegistryUrl::Zookeeper(settings)) = RegistryUrl::parse(&address) else { panic!("{address}") };
             assert_eq!((settings.digest.as_deref(), settings.max_retries), (Some(digest), 1), "{address}");

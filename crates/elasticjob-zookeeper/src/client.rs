@@ -15,8 +15,8 @@ use crate::connect::Session;
 use crate::jute::{Put, Take};
 use crate::protocol::{Broken, Established, Incoming, Protocol, Reply};
 use crate::record::{
-    Access, Code, CreateMode, Found, Read, RightsOfAll, WatchEvent, Write, decode_multi, decode_reads,
-    decode_rights_of_all, opcode, put_create, put_multi, put_reads,
+    Access, AccessList, Code, CreateMode, Found, Read, WatchEvent, Write, decode_access_list, decode_multi,
+    decode_reads, opcode, put_create, put_multi, put_reads,
 };
 use crate::watches::Watches;
 
@@ -194,15 +194,15 @@ impl Client {
         self.request(opcode::MULTI_READ, body, move |reply| decode_reads(reply.body.clone(), count))
     }
 
-    /// Returns what everyone may do with a node.
+    /// Returns who may do what with a node.
     ///
     /// # Errors
     ///
     /// As [`Failure`] says, through the future.
-    pub fn rights_of_all(&self, path: &str) -> impl Future<Output = Result<RightsOfAll, Failure>> + Send + use<> {
+    pub fn access_list(&self, path: &str) -> impl Future<Output = Result<AccessList, Failure>> + Send + use<> {
         let mut body = Vec::new();
         body.text(path);
-        self.request(opcode::GET_ACL, body, |reply| decode_rights_of_all(reply.body.clone()))
+        self.request(opcode::GET_ACL, body, |reply| decode_access_list(reply.body.clone()))
     }
 
     /// Ends when this connection's server has seen everything that was committed before.

@@ -27,5 +27,5 @@ pub use connect::{ConnectError, Options, Session, connect};
 pub use jute::Malformed;
 pub use protocol::{Broken, Established, Incoming, Protocol, Reply};
 pub use record::{
-    Access, Code, CreateMode, EventKind, Found, Read, RightsOfAll, Stat, WatchEvent, Write, decode_multi, decode_reads,
+    Access, AccessList, Code, CreateMode, EventKind, Found, Read, Stat, WatchEvent, Write, decode_multi, decode_reads,
 };

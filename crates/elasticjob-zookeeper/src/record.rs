@@ -127,30 +127,27 @@ const ALL: i32 = 31;
 /// Everything but reading.
 const WRITES: i32 = ALL & !1;
 
-/// What everyone may do with a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RightsOfAll(i32);
+/// Who may do what with a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessList(Vec<(i32, String, String)>);
 
-impl RightsOfAll {
+impl AccessList {
     /// Returns `true` if everyone has all rights.
-    pub fn is_open(self) -> bool {
-        self.0 & ALL == ALL
+    pub fn is_open(&self) -> bool {
+        self.0.iter().any(|(rights, scheme, id)| rights & ALL == ALL && scheme == "world" && id == "anyone")
     }
 
-    /// Returns `true` if everyone may change something: data, children, or the rights.
-    pub fn is_writable(self) -> bool {
-        self.0 & WRITES != 0
+    /// Returns `true` if only this identity of the digest scheme, as `user:hash`, may change something: data, children, or the rights.
+    pub fn is_written_only_by(&self, identity: &str) -> bool {
+        let writers = self.0.iter().filter(|(rights, ..)| rights & WRITES != 0);
+        writers.into_iter().all(|(_, scheme, id)| scheme == "digest" && id == identity)
     }
 }
 
-/// The rights that an access list gives everyone.
-pub(crate) fn decode_rights_of_all(mut bytes: Bytes) -> Result<RightsOfAll, Malformed> {
-    let mut found = RightsOfAll::default();
+pub(crate) fn decode_access_list(mut bytes: Bytes) -> Result<AccessList, Malformed> {
+    let mut found = AccessList::default();
     for _ in 0..bytes.count()? {
-        let (rights, scheme, id) = (bytes.int()?, bytes.text()?, bytes.text()?);
-        if scheme == "world" && id == "anyone" {
-            found.0 |= rights;
-        }
+        found.0.push((bytes.int()?, bytes.text()?, bytes.text()?));
     }
     Ok(found)
 }
@@ -455,7 +452,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_access_list_is_open_if_everyone_has_all_rights_and_writable_if_any_but_reading() {
+    fn an_access_list_says_whether_everyone_or_only_one_identity_may_write() {
         let list = |entries: &[(i32, &str, &str)]| {
             let mut bytes = Vec::new();
             bytes.int(i32::try_from(entries.len()).expect("few"));
@@ -464,14 +461,21 @@ mod tests {
                 bytes.text(scheme);
                 bytes.text(id);
             }
-            decode_rights_of_all(bytes.into()).map(|rights| (rights.is_open(), rights.is_writable()))
+            decode_access_list(bytes.into()).map(|list| (list.is_open(), list.is_written_only_by("u:hash")))
         };
-        assert_eq!(list(&[(31, "digest", "u:hash"), (31, "world", "anyone")]), Ok((true, true)));
-        assert_eq!(list(&[(31, "digest", "u:hash"), (1, "world", "anyone")]), Ok((false, false)));
-        assert_eq!(list(&[(3, "world", "anyone")]), Ok((false, true)));
-        assert_eq!(list(&[(16, "world", "anyone")]), Ok((false, true)));
-        assert_eq!(list(&[]), Ok((false, false)));
-        assert!(decode_rights_of_all(Bytes::from_static(&[0, 0, 0, 9])).is_err());
+        for (entries, expected) in [
+            (vec![(31, "digest", "u:hash"), (31, "world", "anyone")], (true, false)),
+            (vec![(31, "digest", "u:hash"), (1, "world", "anyone")], (false, true)),
+            (vec![(31, "digest", "u:hash")], (false, true)),
+            (vec![(31, "digest", "u:other")], (false, false)),
+            (vec![(31, "digest", "u:hash"), (2, "digest", "evil:hash")], (false, false)),
+            (vec![(31, "ip", "0.0.0.0/0")], (false, false)),
+            (vec![(3, "world", "anyone")], (false, false)),
+            (vec![(16, "world", "anyone")], (false, false)),
+        ] {
+            assert_eq!(list(&entries), Ok(expected), "{entries:?}");
+        }
+        assert!(decode_access_list(Bytes::from_static(&[0, 0, 0, 9])).is_err());
     }
 
     fn header(out: &mut Vec<u8>, opcode: i32, error: i32) {

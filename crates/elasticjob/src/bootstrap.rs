@@ -403,6 +403,7 @@ impl Starting {
             Code::Type(type_name) => type_name.clone(),
         };
         let (checked, plugins) = (Arc::clone(&items), Arc::clone(connection.plugins()));
+        connection.shared().tracer.set_permission(&name, permission.clone());
         let check = ConfigCheck(Arc::new(move |config| {
             let mut faults = execute::check(config, &*checked, &plugins);
             faults.extend(permission.check(config));

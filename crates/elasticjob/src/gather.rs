@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::tree::Op;
-use elasticjob_registry::{Error, Link, Outcome, Registry, Sink, Target, Watch};
+use elasticjob_registry::{Error, Link, Outcome, Protection, Registry, Sink, Target, Watch};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -163,7 +163,7 @@ impl Registry for Gathered {
         self.registry.describe()
     }
 
-    fn protects(&self, paths: Vec<String>) -> BoxFuture<'_, Result<bool, Error>> {
+    fn protects(&self, paths: Vec<String>) -> BoxFuture<'_, Result<Protection, Error>> {
         self.registry.protects(paths)
     }
 

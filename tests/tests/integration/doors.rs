@@ -153,11 +153,11 @@ fn a_digest_does_not_protect_a_job_whose_nodes_are_open() {
     let process = agent(&cluster.file("agent.yaml", "own", "", ""), &cluster.path("second"));
     std::fs::remove_file(cluster.path("own")).expect("it ran");
     cluster.ran("own");
-    let warned = "every client can write the nodes of this job although a digest is configured";
+    let warned = "other clients can write the nodes of this job, although a digest is configured";
     eventually("it is reported at the start", PATIENCE, || process.log().contains(warned).then_some(()));
     cluster.digest = None;
     assert!(cluster.store(&cluster.file("evil.yaml", "evil", "", ""), None).status.success());
-    let refused = "every client can write this job in the registry";
+    let refused = "other clients can write this job in the registry";
     eventually("it is refused", PATIENCE, || process.log().contains(refused).then_some(()));
     assert!(!cluster.path("evil").exists());
 }

@@ -43,7 +43,8 @@ impl Reader {
                     };
                     let replaced = replace_variables(text, &noted);
                     if is_secret_of_agent(key) {
-                        self.secret_variables.extend(read.into_inner());
+                        let names = read.into_inner().into_iter().filter(|name| !ORDINARY.contains(&name.as_str()));
+                        self.secret_variables.extend(names);
                     }
                     match replaced {
                         Ok(replaced) => *text = replaced,
@@ -243,8 +244,11 @@ fn home(key: &str) -> Option<String> {
 
 /// Credentials of the registry, of databases and of error handlers. The address of a database may have a password.
 fn is_secret_of_agent(key: &str) -> bool {
-    is_secret(key) || matches!(squeeze(key).as_str(), "digest" | "url" | "jdbcurl" | "username")
+    is_secret(key) || matches!(squeeze(key).as_str(), "digest" | "url" | "jdbcurl")
 }
+
+/// Variables that have no secrets, and that programs need.
+const ORDINARY: [&str; 9] = ["HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "TMPDIR", "TZ", "USER"];
 
 /// `$${` is a literal `${`.
 pub(super) fn replace_variables(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {

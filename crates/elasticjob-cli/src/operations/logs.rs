@@ -17,8 +17,8 @@ use crate::{Failure, clock};
 const PARTS: u64 = 100;
 /// Time from one query to the next while new lines are awaited.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Rows may be written this long after their time, when the database was away.
-const LATE_MILLIS: i64 = 30_000;
+/// Rows of a run may be written this long after their time.
+const LATE_MILLIS: i64 = 60_000;
 /// Characters of the end of an id that identify a run, at least.
 const SUFFIX_MIN: usize = 4;
 
@@ -75,14 +75,15 @@ async fn print(wanted: &Wanted, source: &DataSource, format: Output) -> Result<(
     let reader = TraceReader::new(source).map_err(anyhow::Error::msg)?.maybe_new();
     let log = Log { wanted, reader, format };
     let printing = async {
+        let follows_job = wanted.follow && wanted.run.is_none();
+        // What is recorded before the first line is printed is not followed.
+        let mut printed = if follows_job { log.recorded().await? } else { BTreeSet::new() };
         match log.latest().await? {
-            Some(run) => {
-                let last = log.run(&run).await?;
-                if wanted.follow && wanted.run.is_none() { log.later(last).await } else { Ok(()) }
-            }
-            None if wanted.follow && wanted.run.is_none() => log.later(clock::now()).await,
-            None => log.none(),
+            Some(run) => log.run(&run, &mut printed).await?,
+            None if follows_job => {}
+            None => return log.none(),
         }
+        if follows_job { log.later(printed).await } else { Ok(()) }
     };
     tokio::select! {
         done = printing => done,
@@ -147,9 +148,9 @@ impl Log<'_> {
         Ok(runs.rows.into_iter().next())
     }
 
-    /// Prints the log of a run; gives the time of its last part. Follows it to its end, if that is asked for.
-    async fn run(&self, id: &str) -> Result<Timestamp, Failure> {
-        let (mut read, mut next, mut last) = (0, 0, Timestamp(0));
+    /// Prints the log of a run, and notes the parts in `printed`. Follows it to its end, if that is asked for.
+    async fn run(&self, id: &str, printed: &mut BTreeSet<String>) -> Result<(), Failure> {
+        let (mut read, mut next) = (0, 0);
         let mut heading = true;
         loop {
             // Asked first: the end is written after the last part.
@@ -169,13 +170,10 @@ impl Log<'_> {
             read += page.rows.len() as u64;
             for row in &page.rows {
                 if row.part > next {
-                    output::tell(&format!(
-                        "… {} parts of the log are missing: they were not recorded",
-                        row.part - next
-                    ));
+                    output::tell(&format!("… parts of the log that were not recorded: {}", row.part - next));
                 }
                 next = row.part + 1;
-                last = last.max(row.creation_time.unwrap_or_default());
+                printed.insert(row.id.clone());
                 self.part(row, false)?;
             }
             let has_ended = execution.is_some_and(|row| row.complete_time.is_some());
@@ -183,38 +181,49 @@ impl Log<'_> {
                 continue;
             }
             if has_ended || !self.wanted.follow || self.wanted.run.is_none() {
-                return Ok(last);
+                return Ok(());
             }
             clock::sleep(PAUSE).await;
         }
     }
 
-    /// Prints what is recorded after that time, of all runs.
-    async fn later(&self, after: Timestamp) -> Result<(), Failure> {
-        let mut after = after;
-        // What is printed already, with its time.
-        let mut printed: BTreeSet<(Timestamp, String)> = BTreeSet::new();
-        let mut is_first = true;
+    /// The parts of all runs that were recorded in the last minute.
+    async fn recorded(&self) -> Result<BTreeSet<String>, Failure> {
+        let mut found = BTreeSet::new();
+        self.recent(&mut |row| {
+            found.insert(row.id.clone());
+            Ok(())
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Gives the parts of the last minute, the oldest first. Clocks of hosts may differ, and rows be late, by as much.
+    async fn recent(&self, take: &mut dyn FnMut(&RunLogRow) -> Result<(), Failure>) -> Result<(), Failure> {
+        let mut query = self.query("item");
+        query.after = Some(Timestamp(clock::now().0 - LATE_MILLIS));
+        (query.sort, query.limit) = (Some(("creation_time", false)), PARTS);
         loop {
-            let since = Timestamp(if is_first { after.0 } else { after.0 - LATE_MILLIS });
-            is_first = false;
-            let mut query = self.query("item");
-            (query.after, query.sort, query.limit) = (Some(since), Some(("creation_time", false)), PARTS);
-            loop {
-                let page = self.reader.run_logs(&query).await.map_err(anyhow::Error::msg)?;
-                for row in &page.rows {
-                    let at = row.creation_time.unwrap_or_default();
-                    if printed.insert((at, row.id.clone())) {
-                        self.part(row, true)?;
-                        after = after.max(at);
-                    }
-                }
-                if (page.rows.len() as u64) < PARTS {
-                    break;
-                }
-                query.offset += PARTS;
+            let page = self.reader.run_logs(&query).await.map_err(anyhow::Error::msg)?;
+            page.rows.iter().try_for_each(&mut *take)?;
+            if (page.rows.len() as u64) < PARTS {
+                return Ok(());
             }
-            printed = printed.split_off(&(Timestamp(after.0 - 2 * LATE_MILLIS), String::new()));
+            query.offset += PARTS;
+        }
+    }
+
+    /// Prints the parts of all runs that are not printed yet, for ever.
+    async fn later(&self, mut printed: BTreeSet<String>) -> Result<(), Failure> {
+        loop {
+            let mut seen = BTreeSet::new();
+            self.recent(&mut |row| {
+                seen.insert(row.id.clone());
+                if printed.contains(&row.id) { Ok(()) } else { self.part(row, true) }
+            })
+            .await?;
+            // Older ones do not come again.
+            printed = seen;
             clock::sleep(PAUSE).await;
         }
     }

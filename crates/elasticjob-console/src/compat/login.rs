@@ -34,12 +34,12 @@ async fn login(state: Shared, peer: Option<Extension<Peer>>, fields: Fields) -> 
     let from = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Extension(Peer(peer))| peer.ip());
     match state.sessions.login(from, &username, &password, crate::clock::now()) {
         Ok((user, access_token)) => {
-            state.audit.record(Act::login(&user.name, from), Outcome::Done, None, None);
+            state.audit.record(Act::login(&user.name, from), Outcome::Done, None, None).await;
             Ok(Model(Login { is_guest: user.role == Role::Viewer, username: user.name, access_token }))
         }
         Err(failure) => {
             if failure.code == Code::Forbidden {
-                state.audit.record(Act::login(&username, from), Outcome::Refused, Some("login failed"), None);
+                state.audit.record(Act::login(&username, from), Outcome::Refused, Some("login failed"), None).await;
             }
             Err(failure)
         }

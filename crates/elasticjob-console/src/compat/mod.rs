@@ -104,7 +104,7 @@ async fn guarded(state: Shared, mut request: Request, next: Next) -> Response {
                 let needed = needed(&method, &path);
                 if user.role < needed {
                     let text = format!("user `{}` may only read", user.name);
-                    state.audit.record(act, Outcome::Refused, Some(&text), None);
+                    state.audit.record(act, Outcome::Refused, Some(&text), None).await;
                     Failure { code: Code::Forbidden, text }.into_response()
                 } else if needed == Role::Viewer {
                     request.extensions_mut().insert(user);
@@ -116,7 +116,7 @@ async fn guarded(state: Shared, mut request: Request, next: Next) -> Response {
                         let response = next.run(request).await;
                         let failed = response.extensions().get::<Failed>().map(|failed| failed.0.as_str());
                         let result = if failed.is_some() { Outcome::Failed } else { Outcome::Done };
-                        state.audit.record(act, result, failed, None);
+                        state.audit.record(act, result, failed, None).await;
                         response
                     })
                     .await

@@ -22,7 +22,7 @@ const LIMIT_MAX: usize = 10_000;
 pub(crate) struct Wanted {
     /// Only entries of this user.
     user: Option<String>,
-    /// Only entries whose act, reason or change contains this text; upper and lower case make no difference.
+    /// Only entries whose user, address, act, reason or change contains this text; upper and lower case make no difference.
     text: Option<String>,
     /// `done`, `failed` or `refused`; all by default.
     result: Option<Outcome>,
@@ -55,12 +55,15 @@ pub(super) async fn list(state: Shared, Asked(wanted): Asked<Wanted>) -> Result<
     }
     let user = wanted.user.filter(|user| !user.is_empty());
     let text = wanted.text.unwrap_or_default().to_lowercase();
-    let is_wanted = |entry: &Entry| {
-        let texts = [Some(&entry.act), entry.reason.as_ref(), entry.change.as_ref()];
+    let is_wanted = move |entry: &Entry| {
+        let texts =
+            [Some(&entry.user), Some(&entry.from), Some(&entry.act), entry.reason.as_ref(), entry.change.as_ref()];
         user.as_ref().is_none_or(|user| *user == entry.user)
             && wanted.result.is_none_or(|result| result == entry.result)
             && (text.is_empty() || texts.into_iter().flatten().any(|found| found.to_lowercase().contains(&text)))
     };
-    let (entries, total) = state.audit.read(is_wanted, wanted.offset.unwrap_or_default(), limit)?;
+    let (audit, offset) = (Arc::clone(&state.audit), wanted.offset.unwrap_or_default());
+    let reading = tokio::task::spawn_blocking(move || audit.read(is_wanted, offset, limit));
+    let (entries, total) = reading.await.map_err(|error| Failure::failed(error.to_string()))??;
     Ok(Json(Audit { total, entries }))
 }

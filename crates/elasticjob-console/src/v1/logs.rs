@@ -25,6 +25,8 @@ pub(crate) struct Position {
     centre: Option<String>,
     /// The number of parts that were read before: `read` of the answer before. 0 by default.
     after: Option<u64>,
+    /// The number of the next part: `next` of the answer before. 0 by default.
+    next: Option<i64>,
 }
 
 /// Lines of the log of a run.
@@ -36,6 +38,8 @@ pub(crate) struct Log {
     lines: Vec<Line>,
     /// The number of parts that were read; ask for the next ones with it.
     read: u64,
+    /// The number of the next part; ask for it with `read`. Larger than `read` if parts were not recorded.
+    next: i64,
     /// Whether there are no more lines, and none will come.
     complete: bool,
 }
@@ -83,7 +87,7 @@ pub(super) async fn log(
     }
     let count = parts.len() as u64;
     let complete = run.as_ref().is_some_and(Run::has_ended) && count < PARTS;
-    let mut next = i64::try_from(read).unwrap_or(i64::MAX);
+    let mut next = position.next.unwrap_or_default();
     let mut lines = Vec::new();
     for part in &parts {
         lines.extend((part.part > next).then(|| missing(part.part - next)));
@@ -94,11 +98,11 @@ pub(super) async fn log(
         }));
         next = next.max(part.part) + 1;
     }
-    Ok(Json(Log { run, lines, read: read + count, complete }))
+    Ok(Json(Log { run, lines, read: read + count, next, complete }))
 }
 
 fn missing(parts: i64) -> Line {
-    let text = format!("… {parts} parts of the log are missing: they were not recorded");
+    let text = format!("… parts of the log that were not recorded: {parts}");
     Line { at: None, source: "elasticjob".to_owned(), text }
 }
 

@@ -272,7 +272,10 @@ async fn guarded(state: Shared, mut request: Request, next: Next) -> Response {
     let act = Act { user: user.name.clone(), from, act: format!("{method} {path}"), centre };
     if user.role < needed(&method, &path) {
         let text = format!("user `{}` may only read", user.name);
-        state.audit.record(act, Outcome::Refused, Some(&text), None);
+        // A page that a guest may not read changes nothing.
+        if !is_read(&method) {
+            state.audit.record(act, Outcome::Refused, Some(&text), None).await;
+        }
         return Problem::new(StatusCode::FORBIDDEN, text).into_response();
     }
     request.extensions_mut().insert(user);
@@ -284,7 +287,7 @@ async fn guarded(state: Shared, mut request: Request, next: Next) -> Response {
         let failed = response.extensions().get::<Failed>().map(|failed| failed.0.as_str());
         let change = response.extensions().get::<Change>().map(|change| change.0.clone());
         let result = if failed.is_some() { Outcome::Failed } else { Outcome::Done };
-        state.audit.record(act, result, failed, change);
+        state.audit.record(act, result, failed, change).await;
         response
     })
     .await

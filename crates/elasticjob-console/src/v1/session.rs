@@ -81,14 +81,14 @@ pub(super) async fn log_in(
     let from = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Extension(Peer(peer))| peer.ip());
     match state.sessions.login(from, &username, &password, clock::now()) {
         Ok((user, token)) => {
-            state.audit.record(Act::login(&user.name, from), Outcome::Done, None, None);
+            state.audit.record(Act::login(&user.name, from), Outcome::Done, None, None).await;
             let cookie = session_cookie(&state, &token);
             let session = Session { me: of(&state, user), token };
             Ok(([(header::SET_COOKIE, cookie)], Json(session)).into_response())
         }
         Err(failure) => {
             if failure.code == Code::Forbidden {
-                state.audit.record(Act::login(&username, from), Outcome::Refused, Some("login failed"), None);
+                state.audit.record(Act::login(&username, from), Outcome::Refused, Some("login failed"), None).await;
             }
             let detail = match failure.text.as_str() {
                 "Unauthorized." => "unknown user or invalid password".to_owned(),
@@ -119,7 +119,7 @@ pub(crate) async fn accept(
     match state.sessions.accept(from, &invitation.token, clock::now()) {
         Ok((user, token)) => {
             let next = state.invitation()?;
-            state.audit.record(Act::login(&user.name, from), Outcome::Done, None, None);
+            state.audit.record(Act::login(&user.name, from), Outcome::Done, None, None).await;
             tracing::info!("console: the link was used; the next link: {next}");
             Ok(([(header::SET_COOKIE, session_cookie(&state, &token))], to("/")).into_response())
         }

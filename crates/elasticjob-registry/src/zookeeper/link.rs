@@ -25,7 +25,7 @@ use crate::{Error, Link, clock};
 pub(super) struct Shared {
     pub(super) settings: Settings,
     /// `/` and the namespace.
-    root: String,
+    pub(super) root: String,
     current: Mutex<Option<Client>>,
     link: watch::Sender<Link>,
     stopped: watch::Sender<bool>,

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 pub use settings::Settings;
 
-use crate::{Error, Link, Outcome, Registry, Sink, Target, Watch};
+use crate::{Error, Link, Outcome, Protection, Registry, Sink, Target, Watch};
 
 /// A connection to a ZooKeeper, kept up for ever.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Registry for Zookeeper {
         self.shared.is_alive(session)
     }
 
-    fn protects(&self, paths: Vec<String>) -> BoxFuture<'_, Result<bool, Error>> {
+    fn protects(&self, paths: Vec<String>) -> BoxFuture<'_, Result<Protection, Error>> {
         async move { request::protects(&self.shared, &paths).await }.boxed()
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+
 use elasticjob_core::path;
 use elasticjob_core::query::{Answer, Query};
 use elasticjob_core::time::Timestamp;
@@ -10,8 +12,10 @@ use elasticjob_zookeeper::{
     Access, Client, Code, CreateMode, EventKind, Failure, Found, Multi, Read, Stat, WatchEvent, Write,
 };
 
+use sha1::Digest;
+
 use super::link::{Shared, make_namespace};
-use crate::{Error, Outcome, Sink, Target, Watch};
+use crate::{Error, Outcome, Protection, Sink, Target, Watch};
 
 /// Queries of one request at the most: an answer must stay well below ZooKeeper's packet limit of 1 MB.
 const QUERIES_MAX: usize = 500;
@@ -132,27 +136,42 @@ async fn access(shared: &Shared, client: &Client, ops: &[Op]) -> Access {
     let created = ops.iter().find(|op| matches!(op, Op::Create { .. } | Op::Ensure(_)));
     let Some(created) = created.filter(|_| usual == Access::Creator && !is_agent) else { return usual };
     let top = created.path().trim_start_matches('/').split('/').next().unwrap_or_default();
-    match client.rights_of_all(&shared.full(&format!("/{top}"))).await {
-        Ok(rights) if rights.is_open() => Access::Anyone,
+    match client.access_list(&shared.full(&format!("/{top}"))).await {
+        Ok(list) if list.is_open() => Access::Anyone,
         Ok(_) | Err(_) => usual,
     }
 }
 
 /// See [`crate::Registry::protects`].
-pub(super) async fn protects(shared: &Shared, paths: &[String]) -> Result<bool, Error> {
-    if shared.access() != Access::Creator {
-        return Ok(false);
-    }
+pub(super) async fn protects(shared: &Shared, paths: &[String]) -> Result<Protection, Error> {
+    let Some(digest) = &shared.settings.digest else { return Ok(Protection::None) };
     let client = shared.current()?;
+    let identity = identity(digest);
+    let mut protection = Protection::Whole;
     for path in paths {
-        match client.rights_of_all(&shared.full(path)).await {
-            Ok(rights) if rights.is_writable() => return Ok(false),
-            Ok(_) | Err(Failure::Refused(Code::NO_NODE)) => {}
-            Err(Failure::Refused(_)) => return Ok(false), // it is not known who can
+        match client.access_list(&shared.full(path)).await {
+            Ok(list) if list.is_written_only_by(&identity) => {}
+            Err(Failure::Refused(Code::NO_NODE)) => protection = Protection::Absent,
+            // Where the access list must not be read, it is not known who can write.
+            Ok(_) | Err(Failure::Refused(_)) => return Ok(Protection::Open),
             Err(failure) => return Err(error(shared, path, &failure)),
         }
     }
-    Ok(true)
+    if protection == Protection::Absent {
+        // No other client can create the missing ones where none can create any.
+        let list = client.access_list(&shared.root).await;
+        if list.is_ok_and(|list| list.is_written_only_by(&identity)) {
+            return Ok(Protection::Whole);
+        }
+    }
+    Ok(protection)
+}
+
+/// The identity of a digest in access lists: the user, and a hash of both parts.
+fn identity(digest: &str) -> String {
+    let hash = sha1::Sha1::digest(digest.as_bytes());
+    let hash = base64::engine::general_purpose::STANDARD.encode(hash);
+    format!("{}:{hash}", digest.split(':').next().unwrap_or_default())
 }
 
 async fn commit_once(shared: &Shared, client: &Client, ops: &[Op]) -> Outcome {
@@ -300,4 +319,13 @@ pub(super) async fn watch(shared: &Arc<Shared>, target: Target, sink: Sink) -> R
     let guard = client.watch(&shared.full(target.path()), recursive, told).await;
     let guard = guard.map_err(|e| error(shared, target.path(), &e))?;
     Ok(Watch::new(move || drop(guard)))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_identity_of_a_digest_is_that_of_zookeeper() {
+        // As `DigestAuthenticationProvider` of ZooKeeper prints it.
+        assert_eq!(super::identity("super:test"), "super:D/InIHSb7yEEbrWz8b9l71RjZJU=");
+    }
 }

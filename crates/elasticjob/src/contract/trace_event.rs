@@ -36,7 +36,7 @@ pub struct LogPart {
     pub item: u32,
     /// Its number, from 0. A number that is missing is a part that was dropped.
     pub part: u32,
-    /// Its lines, each with its end: time, source and text, with a space between them. At most about 40 KiB.
+    /// Its lines, each with its end: time, source and text, with a space between them. At most about 25 KB.
     pub text: String,
     /// When.
     pub at: Timestamp,
@@ -151,6 +151,11 @@ impl State {
 }
 
 impl TraceEvent {
+    /// About how much memory it takes, if it is a part of a log; else 0.
+    pub(crate) fn log_bytes(&self) -> usize {
+        if matches!(self, TraceEvent::Log(_)) { self.bytes() } else { 0 }
+    }
+
     /// About how much memory it takes.
     pub(crate) fn bytes(&self) -> usize {
         let text = match self {

@@ -13,6 +13,8 @@ use crate::contract::trace::DynTraceSink;
 /// Events that wait, at the most, and their memory.
 const EVENTS_MAX: usize = 50_000;
 const BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Of these, the memory of run logs: they must not push out the ends of runs.
+const LOG_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Events that are written together.
 const BATCH_MAX: usize = 2_000;
 /// A batch that is not full waits so long for more: begin and end of a short run then are one row that is written once.
@@ -37,6 +39,7 @@ pub(super) struct Bus {
 #[derive(Default)]
 struct Load {
     bytes: AtomicUsize,
+    log_bytes: AtomicUsize,
     /// Since the start.
     dropped: AtomicU64,
 }
@@ -53,10 +56,14 @@ impl Bus {
 
     /// Takes an event in; when there is no room it is dropped and counted. Never waits.
     pub(super) fn post(&self, event: TraceEvent) {
-        let bytes = event.bytes();
+        let (bytes, log_bytes) = (event.bytes(), event.log_bytes());
         let fits = self.load.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= BYTES_MAX;
+        let logs_fit = self.load.log_bytes.fetch_add(log_bytes, Ordering::Relaxed) + log_bytes <= LOG_BYTES_MAX;
+        // Without a log, `log_bytes` is 0, and the logs of others do not matter.
+        let fits = fits && (log_bytes == 0 || logs_fit);
         if !fits || self.sender.try_send(Message::Event(event)).is_err() {
             self.load.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.load.log_bytes.fetch_sub(log_bytes, Ordering::Relaxed);
             self.load.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -94,6 +101,8 @@ impl Writer {
             }
             let bytes = events.iter().map(TraceEvent::bytes).sum();
             self.load.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            let log_bytes = events.iter().map(TraceEvent::log_bytes).sum();
+            self.load.log_bytes.fetch_sub(log_bytes, Ordering::Relaxed);
             for done in flushes {
                 let _ = done.send(());
             }

@@ -33,6 +33,7 @@ pub use log_layer::run_log_layer;
 pub(crate) use run_log::RunLog;
 
 use crate::clock;
+use crate::commands::Permission;
 use crate::contract::Props;
 #[cfg(not(feature = "run-log"))]
 use crate::contract::RunLines;
@@ -60,6 +61,9 @@ pub(crate) fn opening(_: Option<Arc<dyn RunLines>>, create: impl FnOnce() -> tra
     create()
 }
 
+/// Databases that stored configurations may name, at the most: each has a queue.
+const ELEMENTS_MAX: usize = 32;
+
 /// The data about this process in each row.
 #[derive(Debug)]
 struct Host {
@@ -81,6 +85,14 @@ struct Inner {
     replaced: Vec<std::sync::Weak<Bus>>,
     /// Queues of elements of stored configurations; `None` for those that cannot be used.
     elements: BTreeMap<(String, DataSource), Option<Arc<Bus>>>,
+    /// By job: whether what the stored configuration says is executed.
+    permissions: BTreeMap<String, Permission>,
+}
+
+impl Inner {
+    fn is_permitted(&self, job: &str) -> bool {
+        self.permissions.get(job).is_none_or(Permission::is_given)
+    }
 }
 
 impl fmt::Debug for Tracer {
@@ -94,6 +106,11 @@ impl Tracer {
         let name = gethostname::gethostname().to_string_lossy().into_owned();
         let host = Host { name: name.into(), ip: ip.into() };
         Tracer { plugins, host, inner: Mutex::default() }
+    }
+
+    /// Sets the permission of a job. Without one, everything is permitted.
+    pub(crate) fn set_permission(&self, job: &str, permission: Permission) {
+        self.inner.lock().permissions.insert(job.to_owned(), permission);
     }
 
     /// Traces from now on as these settings say; `None` ends what was set before.
@@ -137,8 +154,15 @@ impl Tracer {
         let mut inner = self.inner.lock();
         if let Some(element) = &config.tracing {
             let key = (element.kind.clone(), DataSource::of(element));
+            if !inner.is_permitted(&config.name) && key.1.url.to_ascii_lowercase().contains("sqlite:") {
+                // Any file that this user can write could be named.
+                return None;
+            }
             if !inner.elements.contains_key(&key) {
-                let bus = self.open(&element.kind, &key.1, Retention::Default);
+                let bus = match inner.elements.len() < ELEMENTS_MAX {
+                    true => self.open(&element.kind, &key.1, Retention::Default),
+                    false => Err(format!("more than {ELEMENTS_MAX} databases were named")),
+                };
                 if let Err(reason) = &bus {
                     let job = config.name.as_str();
                     tracing::warn!(
@@ -178,13 +202,22 @@ impl Tracer {
     /// What is recorded of the output of a job's runs, and at most how many bytes of each.
     fn run_logs(&self, config: &JobConfig) -> (RunLogs, usize) {
         let mut props = Props::of(config);
-        let of_process =
-            self.inner.lock().settings.as_ref().map(|(settings, _)| (settings.run_logs, settings.run_log_bytes));
+        let inner = self.inner.lock();
+        let source = inner.settings.as_ref().map(|(settings, _)| &settings.source);
+        // Output goes only to a database that this process, or its user, has named.
+        let is_foreign = config.tracing.as_ref().is_some_and(|element| source != Some(&DataSource::of(element)));
+        if is_foreign && !inner.is_permitted(&config.name) {
+            return (RunLogs::Off, 0);
+        }
+        let of_process = inner.settings.as_ref().map(|(settings, _)| (settings.run_logs, settings.run_log_bytes));
+        drop(inner);
         let (what, bytes) = of_process.unwrap_or((RunLogs::default(), RUN_LOG_BYTES));
         let of_job = props.given(RUN_LOG).and_then(RunLogs::of);
         let default = u64::try_from(bytes).unwrap_or(u64::MAX);
         let bytes = props.number(RUN_LOG_MAX, RUN_LOG_BYTES_RANGE, default);
-        (of_job.unwrap_or(what), usize::try_from(bytes).unwrap_or(usize::MAX))
+        // A program may have set any number.
+        let bytes = bytes.clamp(*RUN_LOG_BYTES_RANGE.start(), *RUN_LOG_BYTES_RANGE.end());
+        (of_job.unwrap_or(what), usize::try_from(bytes).unwrap_or(RUN_LOG_BYTES))
     }
 
     /// The trace of one run; `None` when the job is not traced.

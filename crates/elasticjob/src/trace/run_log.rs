@@ -98,6 +98,8 @@ impl RunLog {
         if lines.ended {
             return; // a process in the background still writes
         }
+        // An empty text is an empty line.
+        let text = if text.is_empty() { "\n" } else { text };
         for line in text.lines() {
             self.take(&mut lines, formatted(at, source, line));
         }
@@ -197,9 +199,11 @@ async fn linger(log: Weak<RunLog>) {
 
 /// A line as it is stored: time, source, text.
 fn formatted(at: Timestamp, source: &str, line: &str) -> String {
-    let end = (0..=LINE_BYTES_MAX.min(line.len())).rev().find(|end| line.is_char_boundary(*end)).unwrap_or_default();
-    let cut = if end < line.len() { format!("… (cut: the line has {} bytes)", line.len()) } else { String::new() };
-    format!("{at} {source} {}{cut}\n", printable(&line[..end]))
+    let text = printable(&line[..line.floor_char_boundary(LINE_BYTES_MAX)]);
+    let end = text.floor_char_boundary(LINE_BYTES_MAX);
+    let is_cut = end < text.len() || line.len() > LINE_BYTES_MAX;
+    let cut = if is_cut { format!("… (cut: the line has {} bytes)", line.len()) } else { String::new() };
+    format!("{at} {source} {}{cut}\n", &text[..end])
 }
 
 #[cfg(test)]
@@ -268,15 +272,15 @@ mod tests {
             (
                 RunLogs::Failed,
                 true,
-                Some(vec![vec!["stdout one", "stderr two", "stderr three", "elasticjob failed: why"]]),
+                Some(vec![vec!["stdout one", "stderr two", "stderr three", "stdout ", "elasticjob failed: why"]]),
             ),
             (RunLogs::Failed, false, Some(vec![])),
             (
                 RunLogs::All,
                 true,
-                Some(vec![vec!["stdout one", "stderr two", "stderr three", "elasticjob failed: why"]]),
+                Some(vec![vec!["stdout one", "stderr two", "stderr three", "stdout ", "elasticjob failed: why"]]),
             ),
-            (RunLogs::All, false, Some(vec![vec!["stdout one", "stderr two", "stderr three"]])),
+            (RunLogs::All, false, Some(vec![vec!["stdout one", "stderr two", "stderr three", "stdout "]])),
             (RunLogs::Off, true, None),
         ] {
             let trial = Trial::new();
@@ -285,6 +289,7 @@ mod tests {
             let (Some(log), Some(expected)) = (log, expected) else { continue };
             log.write("stdout", "one");
             log.write("stderr", "two\nthree");
+            log.write("stdout", "");
             log.end(failed.then_some("why\nat once"));
             log.write("stdout", "late");
             assert_eq!(trial.parts().await, expected, "{what:?} {failed}");

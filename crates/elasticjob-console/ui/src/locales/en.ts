@@ -296,7 +296,7 @@ const en = {
     within: 'Within the last',
     hours: '{n} h',
     days: '{n} d',
-    count: '{groups} kinds, {runs} failed runs',
+    count: 'Kinds of failures: {groups} · failed runs: {runs}',
     latest: '(the latest {n} are grouped)',
     none: 'No run failed.',
     runs: 'Runs',

@@ -17,9 +17,9 @@ const REGISTRY: &str = "ELASTICJOB_REGISTRY";
 /// Further variables from which this process has read secrets.
 static MORE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Keeps scripts from inheriting these variables of the environment, in addition to those named before.
+/// Keeps scripts from inheriting these variables of the environment, in place of those that were named before.
 pub fn withhold(names: impl IntoIterator<Item = String>) {
-    MORE.lock().extend(names);
+    *MORE.lock() = names.into_iter().collect();
 }
 
 /// The variables that a script does not inherit, but for those that its job passes.

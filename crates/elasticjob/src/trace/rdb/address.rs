@@ -1,6 +1,7 @@
 //! Where a database is: our addresses, and those of JDBC.
 
 use std::fmt;
+use std::path::Path;
 
 use elasticjob_core::cron::{ZoneText, parse_zone};
 use jiff::tz::TimeZone;
@@ -89,7 +90,7 @@ impl Address {
         {
             // A word that is ignored could leave a connection less secure than its author thinks.
             return Err(format!(
-                "the parameter `{key}` is not supported; of those for TLS, expected {}",
+                "the parameter `{key}` is not supported; supported parameters for TLS: {}",
                 known.join(", ")
             ));
         }
@@ -148,7 +149,14 @@ impl Address {
     pub(super) fn check_trust(&self) -> Result<(), String> {
         match &self.options {
             #[cfg(feature = "rdb-sqlite")]
-            Options::Sqlite(options) => elasticjob_registry::trust::check_path(options.get_filename()),
+            Options::Sqlite(options) => {
+                // SQLite would carry out what another user has left in the files beside it.
+                ["", "-wal", "-shm", "-journal"].iter().try_for_each(|end| {
+                    let mut path = options.get_filename().as_os_str().to_owned();
+                    path.push(end);
+                    elasticjob_registry::trust::check_path(Path::new(&path))
+                })
+            }
             #[cfg(any(feature = "rdb-postgres", feature = "rdb-mysql"))]
             _ => Ok(()),
         }
@@ -307,8 +315,8 @@ fn mysql(
     let is_set = |key: &str| asked(key).is_some_and(|value| !is_no(&value));
     let old = match asked("useSSL") {
         Some(ssl) if is_no(&ssl) => Some("DISABLED"),
-        _ if is_set("trustServerCertificate") => Some("REQUIRED"),
-        _ if is_set("verifyServerCertificate") => Some("VERIFY_CA"),
+        Some(_) if is_set("trustServerCertificate") => Some("REQUIRED"),
+        Some(_) if is_set("verifyServerCertificate") => Some("VERIFY_CA"),
         Some(_) if is_mariadb => Some("VERIFY_IDENTITY"),
         Some(_) if is_set("requireSSL") => Some("REQUIRED"),
         Some(_) => Some("PREFERRED"),
@@ -417,7 +425,7 @@ mod tests {
         ] {
             let refused = parse(url).expect_err("not supported");
             assert!(
-                refused.starts_with(&format!("the parameter `{key}` is not supported; of those for TLS, expected ")),
+                refused.starts_with(&format!("the parameter `{key}` is not supported; supported parameters for TLS: ")),
                 "{refused}"
             );
         }

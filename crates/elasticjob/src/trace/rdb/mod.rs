@@ -109,8 +109,8 @@ fn away(reason: impl ToString) -> TraceError {
 
 impl Open {
     async fn new(address: &Address) -> Result<Open, TraceError> {
-        address.create_private();
         address.check_trust().map_err(away)?;
+        address.create_private();
         let mut connection = Connection::open(address).await.map_err(away)?;
         let dialect = connection.dialect();
         for table in [Table::Execution, Table::Status] {

@@ -29,9 +29,15 @@ pub(super) struct Keep {
 impl Keep {
     /// Rows of tables that Java may share are kept unless the file sets a retention.
     pub(super) fn of(retention: Retention, dialect: Dialect) -> Keep {
-        let run_logs = (Some(DAY * 7), Some(100_000));
+        // A setting for rows of a few hundred bytes is not meant for rows of sixteen thousand.
+        let (days, rows) = (DAY * 7, 100_000);
+        let run_logs = match retention {
+            Retention::Limited { age, rows: most } => (age.unwrap_or(days).min(days), most.unwrap_or(rows).min(rows)),
+            Retention::Default => (days, rows),
+        };
+        let run_logs = (Some(run_logs.0), Some(run_logs.1));
         match (retention, dialect) {
-            (Retention::Limited { age, rows }, _) => Keep { age, rows, run_logs: (age, rows) },
+            (Retention::Limited { age, rows }, _) => Keep { age, rows, run_logs },
             (Retention::Default, Dialect::Sqlite) => Keep { age: Some(DAY * 30), rows: Some(1_000_000), run_logs },
             (Retention::Default, Dialect::Postgres | Dialect::Mysql) => Keep { age: None, rows: None, run_logs },
         }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::process::Process;
@@ -137,6 +137,22 @@ impl ZooKeeper {
         shell.args(["-server", &self.address()]).args(arguments);
         let shell = shell.output().expect("java runs");
         assert!(shell.status.success(), "{}", String::from_utf8_lossy(&shell.stderr));
+    }
+
+    /// Runs several commands in one session of ZooKeeper's own shell, and returns what it printed.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn script(&self, commands: &str) -> String {
+        let mut shell = Command::new("java");
+        shell.args(["-XX:TieredStopAtLevel=1", "-cp", CLASS_PATH, "org.apache.zookeeper.ZooKeeperMain"]);
+        shell.args(["-waitforconnection", "-server", &self.address()]);
+        let mut shell =
+            shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("java runs");
+        shell.stdin.take().expect("its input").write_all(commands.as_bytes()).expect("it reads");
+        let ended = shell.wait_with_output().expect("it ends");
+        String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned()
     }
 
     /// Its answer to one of ZooKeeper's four-letter words.

@@ -40,7 +40,7 @@ impl Cluster {
         let path = self.path(name);
         let digest = self.digest.map(|digest| format!(", digest: '{digest}'")).unwrap_or_default();
         let text = format!(
-            "elasticjob:\n{commands}  regCenter: {{ serverLists: '{}', namespace: doors{digest} }}\n  jobs:\n    job:\n      elasticJobType: SCRIPT\n      cron: '* * * * * ?'\n      shardingTotalCount: 1\n{more}      props:\n        script.command.line: touch {}\n",
+            "elasticjob:\n{commands}  regCenter: {{ serverLists: '{}', namespace: doors, sessionTimeoutMilliseconds: 4000{digest} }}\n  jobs:\n    job:\n      elasticJobType: SCRIPT\n      cron: '* * * * * ?'\n      shardingTotalCount: 1\n{more}      props:\n        script.command.line: touch {}\n",
             self.zookeeper.address(),
             self.path(mark).display()
         );
@@ -160,6 +160,37 @@ fn a_digest_does_not_protect_a_job_whose_nodes_are_open() {
     let refused = "other clients can write this job in the registry";
     eventually("it is refused", PATIENCE, || process.log().contains(refused).then_some(()));
     assert!(!cluster.path("evil").exists());
+}
+
+/// Any client can give itself an identity, and be the only one of an access list.
+#[test]
+fn an_access_list_that_names_another_identity_protects_nothing() {
+    let cluster = Cluster::new(Some("ops:secret"));
+    let config = format!(
+        "{{jobName: job, cron: \"* * * * * ?\", shardingTotalCount: 1, props: {{script.command.line: touch {}}}}}",
+        cluster.path("evil").display()
+    );
+    let mut script = String::from("addauth digest evil:evil\ncreate /doors 'x' world:anyone:cdrwa\n");
+    script.push_str("create /doors/job 'SCRIPT' world:anyone:r,auth::cdrwa\n");
+    script.push_str(&format!("create /doors/job/config '{config}' world:anyone:r,auth::cdrwa\n"));
+    for node in [
+        "instances",
+        "servers",
+        "sharding",
+        "trigger",
+        "leader",
+        "leader/election",
+        "leader/sharding",
+        "leader/failover",
+    ] {
+        script.push_str(&format!("create /doors/job/{node} 'x' world:anyone:cdrwa\n"));
+    }
+    let created = cluster.zookeeper.script(&script);
+    assert!(created.contains("Created /doors/job/leader/failover"), "{created}");
+    let process = agent(&cluster.file("agent.yaml", "own", "", ""), &cluster.path("log"));
+    let refused = "other clients can write this job in the registry";
+    eventually("it is refused", PATIENCE, || process.log().contains(refused).then_some(()));
+    assert!(!cluster.path("evil").exists(), "{}", process.log());
 }
 
 /// A folder for an embedded registry with a job file; gives the folder and the file.

@@ -1,7 +1,6 @@
 //! Where a database is: our addresses, and those of JDBC.
 
 use std::fmt;
-use std::path::Path;
 
 use elasticjob_core::cron::{ZoneText, parse_zone};
 use jiff::tz::TimeZone;
@@ -154,7 +153,7 @@ impl Address {
                 ["", "-wal", "-shm", "-journal"].iter().try_for_each(|end| {
                     let mut path = options.get_filename().as_os_str().to_owned();
                     path.push(end);
-                    elasticjob_registry::trust::check_path(Path::new(&path))
+                    elasticjob_registry::trust::check_path(std::path::Path::new(&path))
                 })
             }
             #[cfg(any(feature = "rdb-postgres", feature = "rdb-mysql"))]

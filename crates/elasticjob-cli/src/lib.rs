@@ -77,7 +77,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints the help that was asked for, or what is wrong with the arguments.
+/// Prints the help that was asked for, or the faults of the arguments.
 fn explain_arguments(error: &clap::Error) -> ExitCode {
     match error.print() {
         Ok(()) => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),

@@ -1,4 +1,4 @@
-//! Files that decide what a process executes, such as a registry in a file. Whoever can write or replace such a file controls the
+//! Files that decide what a process executes, such as a registry in a file. A user who can write or replace such a file controls the
 //! process, so files and folders that other users control are refused.
 
 use std::fs::{File, Metadata, OpenOptions};
@@ -33,7 +33,7 @@ pub fn open_itself(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 /// Who can, and the command that changes it.
 pub fn check_folder(path: &Path) -> Result<(), String> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Ok(found) = folder.metadata() else { return Ok(()) }; // opening the file says what is wrong
+    let Ok(found) = folder.metadata() else { return Ok(()) }; // opening the file reports the error
     let name = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     check_owner(&found, &format!("its folder {}", name.display()))?;
     // In a folder such as /tmp, other users cannot replace the file.

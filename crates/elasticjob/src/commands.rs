@@ -77,7 +77,7 @@ const OPEN: &str = "other clients can write this job in the registry; store the 
                     permit commands of the registry with `commands: registry` in the file";
 
 impl Permission {
-    /// Decides about a job. For [`Commands::Authenticated`], the registry says who can write the nodes of the job: once there is a link,
+    /// Decides about a job. For [`Commands::Authenticated`], the registry says who can write the nodes of the job: once there is a connection,
     /// and again after each reconnect.
     pub(crate) async fn decide(
         commands: Commands,
@@ -161,7 +161,7 @@ impl Watching {
                 }
                 return Some(protection);
             }
-            // There is no link: the job cannot start either.
+            // There is no connection: the job cannot start either.
             if matches!(&*self.link.borrow(), Link::Closed) {
                 return None;
             }
@@ -180,7 +180,7 @@ impl Watching {
                     pause = (pause * 2).min(RETRY_MAX);
                 }
                 _ => {
-                    // The permission may be dropped without a change of the link.
+                    // The permission may be dropped while the connection stays as it is.
                     let changed = clock::within(STILL_USED, self.link.changed()).await;
                     match changed {
                         None => continue,

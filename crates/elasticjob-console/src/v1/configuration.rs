@@ -66,7 +66,7 @@ pub(crate) struct Checked {
 
 impl Checked {
     /// The change in a sentence, for the audit log.
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         let value = |text: &str| if text.is_empty() { "the default".to_owned() } else { format!("`{text}`") };
         let keys =
             self.differences.iter().map(|one| format!("{}: {} → {}", one.key, value(&one.before), value(&one.after)));
@@ -174,18 +174,18 @@ pub(super) async fn save(
         if change.before != stored {
             return Ok(Err(conflict()));
         }
-        let told = of(&change, &document).told();
+        let summary = of(&change, &document).summary();
         match all.apply(&change).await {
-            Ok(()) => Ok(Ok((all.config(&job).await?, told))),
+            Ok(()) => Ok(Ok((all.config(&job).await?, summary))),
             Err(OperationError::Conflict { .. }) => Ok(Err(conflict())),
             Err(error) => Err(error),
         }
     });
     let written = written.await;
     state.pictures.forget(&state.centres, centre.name()).await;
-    let (stored, told) = written??;
+    let (stored, summary) = written??;
     let mut response = answer(&stored);
-    response.extensions_mut().insert(audit::Change(told));
+    response.extensions_mut().insert(audit::Change(summary));
     Ok(response)
 }
 

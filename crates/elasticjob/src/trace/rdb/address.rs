@@ -149,7 +149,7 @@ impl Address {
         match &self.options {
             #[cfg(feature = "rdb-sqlite")]
             Options::Sqlite(options) => {
-                // SQLite would carry out what another user has left in the files beside it.
+                // SQLite would apply what another user wrote into the files beside it.
                 ["", "-wal", "-shm", "-journal"].iter().try_for_each(|end| {
                     let mut path = options.get_filename().as_os_str().to_owned();
                     path.push(end);
@@ -208,7 +208,7 @@ const MYSQL_TLS: &[&str] = &[
 ];
 
 /// Whether a flag of an address is off.
-#[allow(dead_code, reason = "not needed in a build without these drivers")]
+#[cfg(any(feature = "rdb-postgres", feature = "rdb-mysql"))]
 fn is_no(value: &str) -> bool {
     value.eq_ignore_ascii_case("false")
 }

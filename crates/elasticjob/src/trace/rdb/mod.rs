@@ -178,7 +178,7 @@ impl Open {
     }
 }
 
-/// Whether a table that Java does not have is there, or was created. Java's tables may be shared with a user who must not create
+/// Whether a table that Java does not have exists, or was created. Java's tables may be shared with a user who must not create
 /// others.
 async fn may_create(
     connection: &mut Connection,
